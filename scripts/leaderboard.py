@@ -33,11 +33,11 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
     result.add_argument("--jobs", type=int, default=1, help="cells at a time")
     result.add_argument("--threads", type=int, help="of a cell; default: the machine's, divided by the jobs")
+    result.add_argument("--slowest", action="store_true", help="all cells, the most expensive first, for a machine that is much faster")
     result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")
     result.add_argument("--device", default="auto")
     result.add_argument("--results", type=Path, default=ROOT / "results" / "leaderboard" / "v2", help="folder of the cells")
     result.add_argument("--protocol", type=Path, default=FILE, help="another protocol")
-    result.add_argument("--dearest", action="store_true", help="all cells, the most expensive first, for a machine that is much faster")
     result.add_argument("--list", action="store_true", help="show the plan, cell by cell, and stop")
     return result
 
@@ -63,12 +63,12 @@ def make(options: argparse.Namespace) -> int:
     columns, entries = protocol.narrowed(options.columns, options.methods)
     _, others = current(read_records(folder), protocol)
     work = plan(protocol, columns, entries, folder, read_rates(ROOT / "results" / "rates.csv"))
-    later = [] if options.dearest else [each for each in work if protocol.later(each[0].entry, each[0].column)]
-    work = work[::-1] if options.dearest else work[: len(work) - len(later)]
+    later = [] if options.slowest else [each for each in work if protocol.later(each[0].entry, each[0].column)]
+    work = work[::-1] if options.slowest else work[: len(work) - len(later)]
     done = len(columns) * len(entries) - len(work) - len(later)
     print(f"{done} cell(s) complete, {len(work)} to make: {duration(sum(cost for _, cost in work) or None)}", flush=True)
     if later:
-        print(f"  {len(later)} more are too dear without a GPU (--dearest): {duration(sum(cost for _, cost in later))}")
+        print(f"  {len(later)} more are too dear without a GPU (--slowest): {duration(sum(cost for _, cost in later))}")
     for record in others:
         print(f"  of another protocol: {record.entry} in {record.column} ({record.protocol})")
     if options.list:
