@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -51,6 +51,10 @@ class Backbone:
     def rates(self) -> Mapping[str, Rates]:
         """Return the rates of parameters with their own learning rate or weight decay, by name; a method's learning rate overrides them."""
         return {}
+
+    def encoder(self) -> Backbone:
+        """Return this backbone without a head of its own: the last convolution gives the output."""
+        return replace(self, head="conv") if any(field.name == "head" for field in fields(self)) else self
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         """Return names and shapes of the parameters."""

@@ -16,6 +16,7 @@ from fgl_bench.results.question import ANY, Question, as_text, is_number, matche
 Values = tuple[str, ...]
 GROUPS = {
     "algorithm": "algorithm",
+    "task": "task",
     "dataset": "dataset",
     "split": "split",
     "model": "model",
@@ -24,7 +25,7 @@ GROUPS = {
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
-BEFORE = {"optimizer": "adam"}
+BEFORE = {"optimizer": "adam", "task": "node"}
 """Default choice of a group in summaries older than its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that determine each other."""

@@ -18,7 +18,7 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import ServedTrainer, Trainer
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.metrics import scores, scoring
+from fgl_bench.evaluation.metrics import OF_TWO_CLASSES, scores, scoring
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
@@ -142,10 +142,11 @@ def reported(settings: Settings, federation: Federation) -> list[str]:
 
 
 def check_scores(settings: Settings, federation: Federation) -> None:
-    """Raise UserError for the area under one curve on a dataset that does not have two classes."""
-    key = "dataset.metric" if federation.metric == "auc" else "metrics"
-    if "auc" in reported(settings, federation) and federation.num_classes != 2:
-        raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
+    """Raise UserError for a ranking of two classes on a dataset that does not have two classes."""
+    found = [name for name in reported(settings, federation) if name in OF_TWO_CLASSES]
+    if found and federation.num_classes != 2:
+        key = "dataset.metric" if found[0] == federation.metric else "metrics"
+        raise UserError(f"{key}: {found[0]} is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
 def check_labels(algorithm: Algorithm, federation: Federation) -> None:

@@ -37,10 +37,12 @@ class Split:
         score_trained: evaluation points at which the trained models are scored with ``test=server``: ``every``, ``final`` or ``never``.
             All C of them are scored on the whole graph, so that each of these points costs C passes over it.
         overlaps: whether a node may have several clients.
+        reads_features: whether clients depend on the features.
         ways_of_masks: values of ``masks``; a split with more of them overrides :meth:`draw_masks`.
     """
 
     overlaps: ClassVar[bool] = False
+    reads_features: ClassVar[bool] = False
     ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "given")
 
     ratios: list[float] | None
