@@ -94,6 +94,7 @@ def build_federations(
         federations.append(
             Federation(
                 **facts(graph, seed, nodes, {"partition_versions": versions}) | labeling.facts(graph),
+                personal_ends=split.personal_ends,
                 clients=scored,
                 observed=observed,
                 cross_edges=cross_edges,

@@ -140,6 +140,7 @@ class Federation:
             labels, edges or features away, or the setting is inductive.
         cross_edges: ``[2, K]`` int64 global ids, both directions, of the edges between different clients' nodes.
         partition_hash: hex digest of the node-to-client assignment.
+        personal_ends: each client has its own input and output layers (``split=domains``).
     """
 
     dataset: str
@@ -152,6 +153,7 @@ class Federation:
     partition_hash: str
     metric: str = "accuracy"
     notes: dict[str, object] = field(default_factory=dict)
+    personal_ends: bool = False
 
     @property
     def num_clients(self) -> int:

@@ -71,6 +71,11 @@ class Backbone:
         late = [tuple(name for name in layer if layer[name] == each) for each in rest]
         return [tuple(name for name in layer if layer[name] not in rest), *late]
 
+    def ends(self, layout: ParameterLayout) -> tuple[str, ...]:
+        """Return the names of the parameters that multiply features, with their biases, and of those of the last layer."""
+        first = [name for weight in layout.inputs for name in (weight, weight.replace("weight", "bias")) if name in layout.shapes]
+        return tuple(dict.fromkeys([*first, *self.chain(layout)[-1]]))
+
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Return unstacked initial parameters (float64): Glorot-uniform matrices and zero biases, as in PyG's convolutions."""
         return {

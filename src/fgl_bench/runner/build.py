@@ -64,6 +64,7 @@ def simulation(
     if settings.batch_nodes is not None and model.needs_neighbors:  # the method's wrapper around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
+    layout.personal = model.ends(layout) if federations[0].personal_ends else ()
     nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
     sizes = {"train": batch.num_train, "nodes": nodes, "uniform": [1] * len(held)}[settings.agg_weight]
     weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))

@@ -180,6 +180,8 @@ def check_model(model: DictConfig) -> None:
 
 def check_task(spec: RunSpec) -> None:
     """Raise UserError, with a command that works, if the data set or the method is not for this task."""
+    from fgl_bench.scenarios.base import Rounds
+
     task, names = spec.task, spec.names
     if task.name not in spec.dataset.tasks:
         other = OF_TASK.get(task.name, {"task": spec.dataset.tasks[0]})
@@ -188,6 +190,9 @@ def check_task(spec: RunSpec) -> None:
     if task.name not in spec.algorithm.tasks:
         command = shlex.join(["fgl-bench", *paired(spec.overrides, {"algorithm": "fedavg"})])
         raise UserError(f"algorithm={names['algorithm']}: is defined for task={one_of(spec.algorithm.tasks)} only; try: {command}")
+    if spec.split.personal_ends and not (isinstance(spec.scenario, Rounds) and not getattr(spec.algorithm, "refines", False)):
+        needs = "a method whose server only averages, in rounds"
+        raise UserError(f"split={names['split']}: clients have their own input and output layers, which needs {needs}; use algorithm=fedavg")
     task.check(spec.split, spec.sparsity, spec.settings.out_of_core)
 
 

@@ -86,6 +86,9 @@ class Head(Around):
         inner = self.inner.layout(num_features, self.width)
         return ParameterLayout({**inner.shapes, **self.shapes(num_classes)}, inner.inputs)
 
+    def ends(self, layout: ParameterLayout) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*super().ends(layout), *self.shapes(1)]))
+
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         own = self.shapes(1)
         inner = ParameterLayout({name: shape for name, shape in layout.shapes.items() if name not in own}, layout.inputs)

@@ -37,12 +37,14 @@ class Split:
         score_trained: evaluation points at which the trained models are scored with ``test=server``: ``every``, ``final`` or ``never``.
             All C of them are scored on the whole graph, so that each of these points costs C passes over it.
         overlaps: whether a node may have several clients.
+        personal_ends: whether each client has its own input and output layers.
         reads_features: whether clients depend on the features.
         ways_of_masks: values of ``masks``; a split with more of them overrides :meth:`draw_masks`.
     """
 
     overlaps: ClassVar[bool] = False
     reads_features: ClassVar[bool] = False
+    personal_ends: ClassVar[bool] = False
     ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "given")
 
     ratios: list[float] | None
