@@ -64,7 +64,7 @@ lint: $(DEV) ## check style, types and words
 
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
-	$(if $(ARGS),,$(PY) scripts/bench_speed.py --dear)
+	$(if $(ARGS),,$(PY) scripts/bench_speed.py --slow)
 
 gpu: $(DEV) ## measure on a GPU that is at hand for half an hour: results/bench/gpu.md (DEVICE=cpu: a small rehearsal)
 	$(PY) scripts/gpu.py $(if $(filter cpu,$(DEVICE)),--device cpu --small --out results/rehearsal/gpu) $(ARGS)

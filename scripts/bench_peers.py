@@ -128,7 +128,7 @@ def bench(name: str, source: str, options: argparse.Namespace) -> None:
 
 
 def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, str]:
-    """A row but for what names it: seconds and accuracies of both sides."""
+    """Return a row without the columns that identify it: seconds and accuracies of both sides."""
     matched = importlib.import_module(name).MATCHED[method]
     evaluated, (rounds, our_rounds) = matched.get("evaluated", "trained"), PEERS[name].rounds[method]
     line = common(options, matched, options.dataset)
@@ -204,39 +204,39 @@ def table(file: Path) -> str:
     if not file.exists():
         return "Nothing has been run."
     order = [peer.title for peer in PEERS.values()]
-    found = sorted(pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records"), key=lambda row: order.index(row["framework"]))
+    records = sorted(pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records"), key=lambda row: order.index(row["framework"]))
     lines = [f"| {' | '.join(HEAD)} |", "|---" * 3 + "|--:" * 3 + "|---" + "|--:" * 2 + "|"]
-    for row in found:
+    for row in records:
         if not row.get("problem"):
             cells = [
                 f"{row['framework']} {row['version']}", row["method"], f"{row['dataset']}, {row['clients']} clients", row["their_s"],
                 row["our_s"], row["ratio"], f"{row['rounds']} rounds, {row['model']}", row["theirs"], row["ours"],
             ]  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
-    ran = [row for row in found if not row.get("problem")]
+    ran = [row for row in records if not row.get("problem")]
     if ran:
         days, cores, versions = (", ".join(sorted({row[key] for row in ran})) for key in ("date", "cores", "versions"))
         lines += ["", f"{days}; {cores} cores; {versions}."]
     else:
         lines = []
-    for row in found:
+    for row in records:
         if row.get("problem"):
-            what = f"{row['framework']}, {row['method']}" if row.get("method") else row["framework"]
-            lines += ["", f"{what} could not be run: {row['problem']}."]
+            title = f"{row['framework']}, {row['method']}" if row.get("method") else row["framework"]
+            lines += ["", f"{title} could not be run: {row['problem']}."]
     return "\n".join(lines).strip()
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("peers", nargs="*", metavar="NAME[=CLONE]", help=f"default: all of {', '.join(PEERS)}")
-    found.add_argument("--python", nargs="+", default=[], metavar="NAME=PYTHON")
-    found.add_argument("--environments", type=Path, default=ROOT / ".bench-peers")
-    found.add_argument("--methods", nargs="+")
-    found.add_argument("--dataset", default="cora")
-    found.add_argument("--split", default="metis")
-    found.add_argument("--clients", type=int, default=20)
-    found.add_argument("--tables-only", action="store_true")
-    return found
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("peers", nargs="*", metavar="NAME[=CLONE]", help=f"default: all of {', '.join(PEERS)}")
+    command.add_argument("--python", nargs="+", default=[], metavar="NAME=PYTHON")
+    command.add_argument("--environments", type=Path, default=ROOT / ".bench-peers")
+    command.add_argument("--methods", nargs="+")
+    command.add_argument("--dataset", default="cora")
+    command.add_argument("--split", default="metis")
+    command.add_argument("--clients", type=int, default=20)
+    command.add_argument("--tables-only", action="store_true")
+    return command
 
 
 if __name__ == "__main__":

@@ -27,14 +27,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help=f"write results/settlements/{FILE}")
     options = parser.parse_args()
-    made = {}
+    choices = {}
     for work in reproduce_tables.Reproduction(reproduce_tables.parser().parse_args([])).works:
         if work.paper.basis is None:
             continue
         work.read()
-        found = candidates(work.paper.basis, work.tables, work.stored, work.published)
-        made[work.paper.name] = choose(found)
-    text = table_of(made)
+        ranked = candidates(work.paper.basis, work.tables, work.stored, work.published)
+        choices[work.paper.name] = choose(ranked)
+    text = table_of(choices)
     print(text, end="")
     if options.write:
         write_whole(ROOT / "results" / "settlements" / FILE, text)

@@ -56,19 +56,19 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--paper", required=True, help="one, or several with commas")
-    made.add_argument("--datasets", nargs="+", help="default: the paper's")
-    made.add_argument("--methods", nargs="+", help="row names; default: all rows")
-    made.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
-    made.add_argument("--hours", type=float, help="start no run that would end later than this")
-    made.add_argument("--list", action="store_true", help="name the runs and stop")
-    return made
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("--paper", required=True, help="one, or several with commas")
+    command.add_argument("--datasets", nargs="+", help="default: the paper's")
+    command.add_argument("--methods", nargs="+", help="row names; default: all rows")
+    command.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
+    command.add_argument("--hours", type=float, help="start no run that would end later than this")
+    command.add_argument("--list", action="store_true", help="name the runs and stop")
+    return command
 
 
 def lacking(work: Work) -> list[Cell]:
     """The cells of fixed masks that no run agrees with and no draws are stored of."""
-    found = {}
+    cells = {}
     for table in work.tables:
         if table.measure == "trips":
             continue
@@ -77,8 +77,8 @@ def lacking(work: Work) -> list[Cell]:
             stored = work.stored.get(cell.key)
             here = stored is not None and cell.table == table.key and (cell.row.title, cell.column.key) in unexplained
             if here and "masks" not in stored["config"]["split"]["per_seed"] and cell.key not in work.draws:
-                found[cell.overrides] = cell
-    return list(found.values())
+                cells[cell.overrides] = cell
+    return list(cells.values())
 
 
 def drawn(work: Work, cell: Cell, draws: int) -> bool:

@@ -1,10 +1,10 @@
-"""Measure the suite on a machine with a GPU that is at hand for a short time: ``make gpu``.
+"""Measure the suite on a machine with a GPU that is available for a short time: ``make gpu``.
 
     python scripts/gpu.py                        every step, in the order of worth, within 25 minutes
     python scripts/gpu.py --device cpu --small   the same steps on a CPU, on small graphs: a rehearsal
     python scripts/gpu.py --openfgl ../OpenFGL   also time a clone of OpenFGL
 
-Each step writes ``results/bench/gpu/<step>.json`` when it ends. A killed call loses the step under way, and the next call goes on with
+Each step writes ``results/bench/gpu/<step>.json`` when it ends. A killed call loses the step under way, and the next call continues with
 it. ``results/bench/gpu.md`` is the page of all steps that have ended, with the card's name.
 """
 
@@ -78,7 +78,7 @@ def one_run(settings: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": summary["seconds"]["train"], "memory": memory, "device": summary["device"]}
 
 
-def apart(settings: dict[str, Any], seconds: float = 300) -> dict[str, Any]:
+def measure_in_process(settings: dict[str, Any], seconds: float = 300) -> dict[str, Any]:
     """:func:`one_run` in a process of its own; ``error`` is its last line where it fails."""
     line = [sys.executable, str(Path(__file__).resolve()), "--one", json.dumps(settings)]
     try:
@@ -109,21 +109,21 @@ def equality(options: argparse.Namespace) -> dict[str, Any]:
     methods, models = choices("algorithm"), choices("model")
     if options.small:
         methods, models = methods[:3], models[:3]
-    found: dict[str, Any] = {}
+    differences: dict[str, Any] = {}
     for group, names in (("algorithm", methods), ("model", models)):
         for name in names:
             pairing = {group: name}
             for _ in range(4):
                 try:
-                    found[f"{group}={name}"] = difference(options.device, **{"algorithm": "fedavg", **pairing})
+                    differences[f"{group}={name}"] = difference(options.device, **{"algorithm": "fedavg", **pairing})
                     break
                 except fgl_bench.UserError as reason:
                     offered = dict(re.findall(r"\b(model|split|scenario|algorithm)=(\w+)", str(reason).rpartition("try: ")[2]))
-                    found[f"{group}={name}"] = str(reason)
+                    differences[f"{group}={name}"] = str(reason)
                     if not offered:
                         break
                     pairing |= {**offered, group: name}
-    return {"differences": found}
+    return {"differences": differences}
 
 
 def difference(device: str, **choices: str) -> float:
@@ -133,10 +133,10 @@ def difference(device: str, **choices: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         both = []
         for name in ("cpu", device):
-            made = fgl_bench.run(
+            result = fgl_bench.run(
                 **choices, dataset="csbm", **TINY, dtype="float64", device=name, overwrite=True, results_dir=folder, cache_dir=folder
             )
-            both.append(made.curve().filter(regex="^(val|test)_"))
+            both.append(result.curve().filter(regex="^(val|test)_"))
     return float((both[0] - both[1]).abs().max().max())
 
 
@@ -148,26 +148,26 @@ def rounds(options: argparse.Namespace, method: str, size: str) -> dict[str, Any
     seeds, few = ([0], (2, 4)) if options.small else ([0, 1, 2, 3, 4], (SHORT, LONG))
     smaller = {"dataset__num_nodes": 240, "dataset__num_edges": 600, "dataset__num_features": 50, "dataset__words_per_node": 6}
     pairing = {"fedaas": {"model": "gat", "split": "iid_server"}, "fedssa": {"model": "unifilter"}, "fediih": {"model": "disengcn"}}
-    found = {}
+    results = {}
     for mode, where in modes.items():
         settings = {
             "algorithm": method, "dataset": SIZES[size], "num_clients": 20 if not options.small else 4, "seeds": seeds, **where,
             **pairing.get(method, {}), **(smaller if options.small else {}),
         }  # fmt: skip
-        short, long = (apart({**settings, "rounds": count}) for count in few)
+        short, long = (measure_in_process({**settings, "rounds": count}) for count in few)
         if "error" in long or "error" in short:
-            found[mode] = {"error": long.get("error") or short.get("error")}
+            results[mode] = {"error": long.get("error") or short.get("error")}
             continue
-        found[mode] = {"seconds per round": (long["seconds"] - short["seconds"]) / (few[1] - few[0]), "memory": long["memory"]}
+        results[mode] = {"seconds per round": (long["seconds"] - short["seconds"]) / (few[1] - few[0]), "memory": long["memory"]}
         if mode != "cpu":
-            counts = [apart({**settings, "rounds": count, "seeds": [0], "launches": True}).get("launches") for count in few]
+            counts = [measure_in_process({**settings, "rounds": count, "seeds": [0], "launches": True}).get("launches") for count in few]
             if None not in counts:
-                found[mode]["launches per round"] = (counts[1] - counts[0]) / (few[1] - few[0])
+                results[mode]["launches per round"] = (counts[1] - counts[0]) / (few[1] - few[0])
     if options.openfgl and method == "fedavg":
         line = [sys.executable, str(ROOT / "scripts/bench_peers.py"), f"openfgl={options.openfgl}"]
         done = subprocess.run(line, capture_output=True, text=True)
-        found["openfgl"] = {"printed": done.stdout[-2000:], "status": done.returncode}
-    return found
+        results["openfgl"] = {"printed": done.stdout[-2000:], "status": done.returncode}
+    return results
 
 
 def throughput(options: argparse.Namespace) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def throughput(options: argparse.Namespace) -> dict[str, Any]:
     settings = {"algorithm": "fedavg", "dataset": "csbm", "seeds": [0], "device": options.device, "overwrite": True, **small}
     settings["rounds"] = 3 if options.small else 100
     most = 2 if options.small else max(count for count in PROCESSES if count <= max(os.cpu_count() or 1, 1))
-    found: dict[str, Any] = {}
+    rates: dict[str, Any] = {}
     for shared in (False, True):
         if shared and (options.device != "cuda" or not shutil.which("nvidia-cuda-mps-control")):
             continue
@@ -187,8 +187,8 @@ def throughput(options: argparse.Namespace) -> dict[str, Any]:
                 started = [subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(count)]
                 failed = sum(bool(process.wait()) for process in started)
                 minutes = (time.monotonic() - begin) / 60
-                found[f"{count} process(es){', MPS' * shared}"] = {"runs per minute": (count - failed) / minutes, "failed": failed}
-    return found
+                rates[f"{count} process(es){', MPS' * shared}"] = {"runs per minute": (count - failed) / minutes, "failed": failed}
+    return rates
 
 
 class mps:
@@ -237,8 +237,8 @@ def page(folder: Path, about: str) -> str:
     if "tests" in there:
         parts += ["## Tests", there["tests"]["result"], *(f"- {line}" for line in there["tests"]["failed"])]
     if "equality" in there:
-        found = there["equality"]["differences"]
-        worst = sorted(found.items(), key=lambda pair: -pair[1] if isinstance(pair[1], float) else -1e9)
+        differences = there["equality"]["differences"]
+        worst = sorted(differences.items(), key=lambda pair: -pair[1] if isinstance(pair[1], float) else -1e9)
         rows = [[name, f"{value:.1e}" if isinstance(value, float) else value] for name, value in worst]
         parts += ["## Equality with the CPU", "Largest difference of a score in float64.", tabulate(rows, ["choice", "difference"], "pipe")]
     rows = [
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--minutes", type=float, default=25, help="start no step that is likely to end later")
-    parser.add_argument("--out", type=Path, default=ROOT / "results/bench/gpu", help="a file per step; the page stands beside it")
+    parser.add_argument("--out", type=Path, default=ROOT / "results/bench/gpu", help="a file per step; the page is written next to it")
     parser.add_argument("--small", action="store_true", help="small graphs and few choices")
     parser.add_argument("--openfgl", type=Path, help="a clone of OpenFGL")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -301,9 +301,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"left out, no time: {step.name}", flush=True)
             continue
         print(f"{step.name} ...", flush=True)
-        found = step.run(options)
+        result = step.run(options)
         draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        draft.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         draft.rename(path)
         options.out.with_suffix(".md").write_text(page(options.out, about), encoding="utf-8")
     print(f"written: {options.out.with_suffix('.md')}")

@@ -3,7 +3,7 @@
     python scripts/leaderboard.py --datasets cora,webkb --methods fedavg,fedgta --list
 
 Every cell (a method in a column) is a process: twelve trials on validation, then the winners on test. It is written after every run,
-so that Ctrl-C, or an end without warning, costs the run under way; the same command goes on where it stopped.
+so that Ctrl-C, or an end without warning, costs the run under way; the same command continues where it stopped.
 """
 
 from __future__ import annotations

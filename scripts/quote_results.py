@@ -40,8 +40,8 @@ def numbers(asked: str, tables: Path) -> list[str]:
     if name == "agreement":
         return agreement((tables / "agreement.md").read_text(encoding="utf-8"))
     if name == "findings":
-        _, _, found = (tables / "agreement.md").read_text(encoding="utf-8").partition("## Findings\n\n")
-        return [line for line in found.splitlines() if not line.startswith("##")]
+        _, _, findings = (tables / "agreement.md").read_text(encoding="utf-8").partition("## Findings\n\n")
+        return [line for line in findings.splitlines() if not line.startswith("##")]
     if name == "outlook":
         return (tables / "outlook.md").read_text(encoding="utf-8").splitlines()[1:]
     chosen = {key: names.split(",") for key, names in (OPTION.fullmatch(option).groups() for option in options)}  # type: ignore[union-attr]

@@ -1,10 +1,10 @@
-"""Run what the papers' tables lack, then write them with the published numbers beside ours.
+"""Run what the papers' tables lack, then write them with the published numbers next to ours.
 
     python scripts/reproduce_tables.py --paper fedsa_gcl --tables 3 --datasets cora --list
 
 Every run is one ``fgl-bench`` command in a process of its own, so that one that fails never stops the others. A run that is
 complete is not repeated: its compact result is kept in results/cells/<paper>/ and the tables are made from those. Ctrl-C ends after
-writing the tables, and an end without warning costs the run under way; the same command goes on where it stopped. Most telling methods
+writing the tables, and an end without warning costs the run under way; the same command continues where it stopped. Most telling methods
 come first, or with ``--cheapest`` the cheapest runs, printed cells before those that no paper has; after them, where several rows of ours
 stand for a printed one, those that it is not compared with (results/settlements/). Of a dataset that is absent one run is tried, which
 downloads it where it can be; if that fails its others are left out.
@@ -92,10 +92,10 @@ def seed_list(text: str) -> list[str]:
     """``5`` is the seeds 0 to 4; ``[5]`` and ``0,1`` are seeds."""
     if text.isdigit() and int(text) > 0:
         return [str(seed) for seed in range(int(text))]
-    found = names(text)
-    if not found or not all(seed.isdigit() for seed in found) or text == "0":
+    seeds = names(text)
+    if not seeds or not all(seed.isdigit() for seed in seeds) or text == "0":
         raise argparse.ArgumentTypeError(f"{text}: give how many seeds (5), or a list ([0] or 0,1,2)")
-    return found
+    return seeds
 
 
 def flat(parts: list[list[str]]) -> list[str]:
@@ -185,10 +185,10 @@ class Reproduction:
         if self.whole:
             path = self.results / "tables" / "agreement.md"
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
-            found = [(work, work.settled()) for work in self.works]
-            lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in found)]
-            lines += coverage({work.paper.title: cells for work, cells in found}, self.absent)
-            lines += section_of_chosen({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
+            settled = [(work, work.settled()) for work in self.works]
+            lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in settled)]
+            lines += coverage({work.paper.title: cells for work, cells in settled}, self.absent)
+            lines += section_of_chosen({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in settled})
             lines += compared(self.works)
             write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")
@@ -205,14 +205,14 @@ class Reproduction:
         return Runs(waiting=todo, jobs=self.options.jobs, until=end, where=where, absent=self.absent, look=self._absent)
 
     def wanted(self, cell: Cell) -> bool:
-        """Whether the cell is among the datasets, methods and numbers of clients that were asked for."""
+        """Return True if the cell is among the datasets, methods and numbers of clients that were asked for."""
         datasets, methods, clients = (flat(getattr(self.options, name)) for name in ("datasets", "methods", "clients"))
         fits = not clients or cell.column.where.get("num_clients", "20") in clients
         return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods) and fits
 
     def todo(self) -> list[tuple[Work, Cell]]:
         """The runs to make: paper by paper or by their cost, then those of alternative rows, those whose dataset is absent at the end."""
-        found = [
+        pairs = [
             (work, cell)
             for work in self.works
             for cell in in_order(work.paper, [each for each in work.cells if self.wanted(each)])
@@ -220,9 +220,9 @@ class Reproduction:
         ]
         if self.options.cheapest:
             printed = {work.paper.name: work.printed() for work in self.works}
-            found.sort(key=lambda pair: (pair[1].overrides not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
+            pairs.sort(key=lambda pair: (pair[1].overrides not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
         later = {work.paper.name: work.alternatives() for work in self.works}
-        return sorted(found, key=lambda pair: (pair[1].dataset in self.absent, pair[1].overrides in later[pair[0].paper.name]))
+        return sorted(pairs, key=lambda pair: (pair[1].dataset in self.absent, pair[1].overrides in later[pair[0].paper.name]))
 
     def show(self, todo: list[tuple[Work, Cell]]) -> None:
         """Print the plan: what is done, what is to be run and how long it takes, what needs a dataset that is absent."""
@@ -236,9 +236,9 @@ class Reproduction:
             done = len({work.stored[cell.key]["config_hash"] for cell in cells if cell.key in work.stored})
             print(f"{work.paper.name}: {done} run(s) complete, {len(here)} to make{unknown}: {total}")
             later = work.alternatives()
-            if beside := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.overrides in later]:
-                about = duration(sum(beside) or None)
-                print(f"  {len(beside)} of them, for rows that no print is compared with, come after the others: {about}")
+            if costs_later := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.overrides in later]:
+                about = duration(sum(costs_later) or None)
+                print(f"  {len(costs_later)} of them, for rows without a printed value to compare, come after the others: {about}")
             for name in dict.fromkeys(cell.dataset for cell in mine if cell.dataset in self.absent):
                 count = sum(cell.dataset == name for cell in mine)
                 print(f"  {count} more need dataset={name}, which is absent ({self.absent[name]}) and downloaded where it can be")
@@ -252,15 +252,15 @@ class Reproduction:
 def check(works: list[Work]) -> int:
     """Print the stored cells whose overrides compose to another configuration now; exit status 1 if there are any."""
     composer, changed = Composer(), 0
-    made = {cell.overrides: (work, cell) for work in works for cell in work.cells if cell.key in work.stored}
-    for work, cell in made.values():
+    cells_by_overrides = {cell.overrides: (work, cell) for work in works for cell in work.cells if cell.key in work.stored}
+    for work, cell in cells_by_overrides.values():
         cfg = composer(cell.overrides)
         now = identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg))
         stored = {key: value for key, value in work.stored[cell.key]["config"].items() if key != "data"}  # sums of raw files
         if now != stored:
             changed += 1
             print(f"{work.name(cell)}: {', '.join(key for key in {**now, **stored} if now.get(key) != stored.get(key))}", flush=True)
-    print(f"{len(made)} runs composed, {changed} differ from what is stored")
+    print(f"{len(cells_by_overrides)} runs composed, {changed} differ from what is stored")
     return int(changed > 0)
 
 

@@ -84,27 +84,27 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         begin_with(owner.task.model, initial, *([PLAIN, False] if plain else []))
     if settings["change"]:
         CHANGES[settings["change"]](trainer)
-    found: Scores = {"seconds": [], "trained": [], "received": []}
+    scores: Scores = {"seconds": [], "trained": [], "received": []}
     counts = [[int(client.task.val_mask.sum()), int(client.task.test_mask.sum())] for client in trainer.clients]
     last = time.perf_counter()
 
     def evaluate() -> None:
         nonlocal last
-        found["trained"].append(
+        scores["trained"].append(
             [correct(client.task.evaluate(mute=True), each) for client, each in zip(trainer.clients, counts, strict=True)]
         )
-        found["seconds"].append(time.perf_counter() - last)
+        scores["seconds"].append(time.perf_counter() - last)
         if not trainer.server.personalized:
             parts = [client.task.splitted_data for client in trainer.clients]
             with contextlib.suppress(Exception):  # a method whose server has no network for this
-                found["received"].append(
+                scores["received"].append(
                     [correct(trainer.server.task.evaluate(part, mute=True), n) for part, n in zip(parts, counts, strict=True)]
                 )
         last = time.perf_counter()
 
     trainer.evaluate = evaluate
     trainer.train()
-    return found
+    return scores
 
 
 def correct(answer: dict[str, Any], counts: list[int]) -> list[int]:

@@ -202,8 +202,8 @@ def rooms() -> None:
 
 def public(module: str) -> list[str]:
     """The public classes and functions with a docstring that a module defines."""
-    place = SOURCE.joinpath(*module.split("."))
-    path = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
+    stem = SOURCE.joinpath(*module.split("."))
+    path = stem.with_suffix(".py") if stem.with_suffix(".py").is_file() else stem / "__init__.py"
     body = ast.parse(path.read_text(encoding="utf-8")).body
     kinds = (ast.ClassDef, ast.FunctionDef)
     return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_") and ast.get_docstring(node)]
@@ -213,13 +213,13 @@ def public(module: str) -> list[str]:
 
 
 def results() -> None:
-    """What is stored of measurements and of the papers' tables."""
+    """Write the pages of stored measurements and of the papers' tables."""
     for name in ("bench", "memory"):
         write(f"results/{name}.md", (RESULTS / "bench" / f"{name}.md").read_text(encoding="utf-8").splitlines())
     with mkdocs_gen_files.open("results/growth.png", "wb") as file:
         file.write((RESULTS / "bench" / "growth.png").read_bytes())
     lines = (RESULTS / "tables" / "agreement.md").read_text(encoding="utf-8").splitlines()
-    lines += ["", "## The tables", "", "Our results beside the printed ones:", ""]
+    lines += ["", "## The tables", "", "Our results next to the printed ones:", ""]
     for folder in sorted(path for path in (RESULTS / "tables").iterdir() if path.is_dir()):
         tables = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("table*.md")) if not path.stem.endswith("_statistics")]
         title = tables[0].removeprefix("# ").partition(",")[0]

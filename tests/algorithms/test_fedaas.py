@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch_geometric.nn import GATv2Conv
 
 from fgl_bench.algorithms.cross_client import base
+from fgl_bench.algorithms.cross_client._active_rows import NEVER, ActiveRowsAdam
 from fgl_bench.algorithms.cross_client._halo import Halo
-from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.evaluation.history import History
@@ -64,7 +64,7 @@ def test_without_edges_inside_clients_the_first_convolution_is_on_the_server_wha
     theta = run([federation], method, model=model, rounds=1, lr=0.05).sim.initial
     layout, layers, halo, own = method.setting.layout, method.layers, method.halo, method._own
     here = halo.plan(halo.slots, 1)
-    in_training = layers.forward(here, layout.views(theta), None, None, no_dropout).flatten(0, 1)[here.place]
+    in_training = layers.forward(here, layout.views(theta), None, None, no_dropout).flatten(0, 1)[here.index]
     ids = np.concatenate([client.nodes for client in federation.observed])
     on_server = layers.first(own.plan.first, layout.views(theta[:1]), None, own.features)[0]
     place = {node: i for i, node in enumerate(own.plan.first.alone.tolist())}
@@ -250,7 +250,7 @@ def test_the_error_of_the_history_falls_with_the_interval(seed):
             with torch.no_grad():
                 views = trainer.layout.views(trips.trained)
                 rows = torch.relu(method.layers.forward(fresh, views, method._stored, method._known, no_dropout)).flatten(0, 1)
-            distances.append((rows[fresh.place[inverse]] - method.store[0][level.held]).norm(dim=1).mean())
+            distances.append((rows[fresh.index[inverse]] - method.store[0][level.held]).norm(dim=1).mean())
             step(trainer, trips, plan, number)
 
         method._step = watched
@@ -378,7 +378,7 @@ def test_leaving_features_that_no_batch_had_alone_changes_nothing(name, model, m
     apart = run(federations, configured(name), **keys)
     monkeypatch.setattr(base, "TOUCHED_BELOW", 0)
     whole = run(federations, configured(name), **keys)
-    assert type(apart.sim.trainer.optimizer) is TouchedAdam and type(whole.sim.trainer.optimizer) is StackedAdam
+    assert type(apart.sim.trainer.optimizer) is ActiveRowsAdam and type(whole.sim.trainer.optimizer) is StackedAdam
     assert apart.sim.algorithm.costs()["rows"] == whole.sim.algorithm.costs()["rows"]
     for one, other in zip(apart.trips, whole.trips, strict=True):
         for (received, trained), (expected, after) in zip(one, other, strict=True):

@@ -15,7 +15,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.hooks import JointTraining, TrainedScore, check_shape
-from fgl_bench.engine.mixing import Mixing, checked, itself, messages
+from fgl_bench.engine.mixing import Mixing, checked, messages, self_loops
 from fgl_bench.engine.network import Parameters, node_losses
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, UserError, check_ranges
@@ -293,8 +293,8 @@ class MixingPeers(Peers):
         """Return the mixing of uploads into the next models; arguments as for :meth:`ServerRounds.mix`, with uploads of all clients."""
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        everybody = torch.ones_like(self.setting.weights, dtype=torch.bool)
-        mixing = checked(self.mix(meeting.reports, everybody), everybody).without(self.frozen, self.setting.layout)
+        arrived = torch.ones_like(self.setting.weights, dtype=torch.bool)
+        mixing = checked(self.mix(meeting.reports, arrived), arrived).without(self.frozen, self.setting.layout)
         matrix = mixing.matrix()
         models = mixing.apply(meeting.uploaded, meeting.received, self.setting.layout, meeting.trained, self.setting.shard)
-        return Exchange(models, matrix, messages((matrix > 0) & ~itself(matrix), self.traffic().bytes[0]))
+        return Exchange(models, matrix, messages((matrix > 0) & ~self_loops(matrix), self.traffic().bytes[0]))

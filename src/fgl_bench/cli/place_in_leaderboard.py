@@ -70,8 +70,8 @@ def begun(name: str, asked: Mapping[str, str], keys: Mapping[str, str]) -> Submi
         values = {key: yaml.safe_load(value) for key, value in keys.items()}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"space={short(asked.get('space', ''))}: cannot be read ({' '.join(str(error).split())[:100]})") from error
-    what = {"method": file.name, "class": method.__name__, "scenario": supported(method)[0], "model": model}
-    submission = Submission(out, {**what, "keys": values, "space": space})
+    names = {"method": file.name, "class": method.__name__, "scenario": supported(method)[0], "model": model}
+    submission = Submission(out, {**names, "keys": values, "space": space})
     try:
         submission.write(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -116,9 +116,9 @@ def imported(key: str, target: Any) -> Any:
 
 def check_role(group: str, node: DictConfig) -> Any:
     """Apply :func:`check_node` to a group's choice and check that its class suits the group; returns the class."""
-    cls, (what, method, _) = check_node(node), ROLES[group]
+    cls, (role, method, _) = check_node(node), ROLES[group]
     if isinstance(cls, type) and not callable(getattr(cls, method, None)):
-        raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
+        raise UserError(f"{group}._target_={node._target_}: is not {role}, which has a method {method}()")
     return cls
 
 
@@ -203,10 +203,10 @@ def build_group(cfg: DictConfig, group: str) -> Any:
     Raises:
         UserError: see :func:`build`; or the object is not of the group's kind.
     """
-    node, (what, method, base) = OmegaConf.select(cfg, group), ROLES[group]
+    node, (role, method, base) = OmegaConf.select(cfg, group), ROLES[group]
     check_role(group, node)
     built = build(node)
     if not isinstance(built, imported(group, base)) or not callable(getattr(built, method, None)):
         name = base.rpartition(".")[2]
-        raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {what} (derived from fgl_bench's {name})")
+        raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {role} (derived from fgl_bench's {name})")
     return built

@@ -20,7 +20,7 @@ from fgl_bench.data.sparsity import NoSparsity, Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import Disk
 from fgl_bench.errors import UserError
-from fgl_bench.utils.patience import said_when_long, say_once
+from fgl_bench.utils.patience import announce_if_slow, say_once
 from fgl_bench.utils.seeding import generator
 
 MORE_TRAINING_NODES = (
@@ -59,7 +59,7 @@ def build_federations(
     ratios = check_ratios(next(ratios for ratios in (split.ratios, labeling.default_ratios(), dataset.ratios) if ratios is not None))
     if out_of_core:
         check_stored(cache_dir, sparsity, split.inductive, split.test)
-    with said_when_long(f"reading dataset={dataset.name}"):
+    with announce_if_slow(f"reading dataset={dataset.name}"):
         graph = dataset.load(data_dir, cache_dir) if out_of_core else dataset.load(data_dir)
     if graph.masks and dataset.own_masks and split.masks != "given":
         names = ", ".join(graph.masks)
@@ -67,7 +67,7 @@ def build_federations(
     units = labeling.units(graph)
     split.agreed(units, num_clients)
     if split.test == "server":
-        return [build_served(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
+        return [build_server_federation(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
     key = "split.masks=given" if split.masks == "given" else f"split.ratios={list(ratios)}"
     drawn: dict[int, tuple[list[np.ndarray], dict[str, str], Sequence[ClientGraph], np.ndarray]] = {}
     federations = []
@@ -116,16 +116,16 @@ def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False,
         raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes new graphs, in memory; set out_of_core=false")
 
 
-def build_served(
+def build_server_federation(
     graph: Graph, split: Split, sparsity: Sparsity, num_clients: int | None, seed: int, ratios: tuple[float, float, float]
-) -> Served:
+) -> ServerFederation:
     """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
-    with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
+    with announce_if_slow(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
     clean = tuple(clients)
     held: dict[str, Any] = {"clients": clean, "observed": sparse(clean, sparsity, seed), "cross_edges": cross_edges, "server": server}
-    return Served(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
+    return ServerFederation(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
 
 
 def sparse(clients: tuple[ClientGraph, ...], sparsity: Sparsity, seed: int) -> tuple[ClientGraph, ...]:
@@ -151,7 +151,7 @@ def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str,
     }
 
 
-def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
+def client_graphs(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
     """:func:`induce`; for a graph on disk, the result is stored in files next to the graph's."""
     if graph.folder is None:
         return induce(graph, nodes)
@@ -218,7 +218,7 @@ class Labeling:
         Args:
             parts: ascending ids of the units of each client.
         """
-        return apart(graph, parts)
+        return client_graphs(graph, parts)
 
     def labeled(
         self,
@@ -243,7 +243,7 @@ Induce = Callable[[Graph, Sequence[np.ndarray]], tuple[list[ClientGraph], np.nda
 
 
 @dataclass(frozen=True)
-class Served(Federation):
+class ServerFederation(Federation):
     """Clients hold training nodes only.
 
     Attributes:

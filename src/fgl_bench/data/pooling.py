@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.federation import Served
+from fgl_bench.data.federation import ServerFederation
 from fgl_bench.data.graph import ClientGraph, Features, Federation
 
 
@@ -29,7 +29,7 @@ class Pooled(Federation):
 
 
 @dataclass(frozen=True)
-class PooledServed(Served):
+class PooledServerFederation(ServerFederation):
     """A federation of one client that holds the training nodes of others; the server's nodes are scored as ever.
 
     Attributes:
@@ -43,7 +43,7 @@ class PooledServed(Served):
         return (self.server,) * len(self.members)
 
 
-def pool(federation: Federation, crossing: bool) -> Pooled | PooledServed:
+def pool(federation: Federation, crossing: bool) -> Pooled | PooledServerFederation:
     """``federation`` with all nodes in one client; what a server holds stays with it.
 
     A node that several clients hold is a training node if it is one anywhere, and is then scored nowhere (else the test would
@@ -52,22 +52,22 @@ def pool(federation: Federation, crossing: bool) -> Pooled | PooledServed:
     Args:
         crossing: with the edges between clients (where both ends are known while training), or the clients' graphs side by side.
     """
-    away = np.unique(np.concatenate([client.example_ids[client.train] for client in federation.clients]))
-    members = tuple(_without(client, away) for client in federation.clients)
+    training = np.unique(np.concatenate([client.example_ids[client.train] for client in federation.clients]))
+    members = tuple(_without(client, training) for client in federation.clients)
     edges = federation.cross_edges if crossing else federation.cross_edges[:, :0]
     clean = (_merge(federation.clients, edges),)
     same = all(seen is whole for seen, whole in zip(federation.observed, federation.clients, strict=True))
     observed = clean if same else (_merge(federation.observed, edges),)
     given: dict[str, Any] = {field.name: getattr(federation, field.name) for field in fields(Federation)}
     given |= {"clients": clean, "observed": observed, "cross_edges": federation.cross_edges[:, edges.shape[1] :]}
-    if isinstance(federation, Served):
-        return PooledServed(**given, server=federation.server, score_trained=federation.score_trained, members=federation.clients)
+    if isinstance(federation, ServerFederation):
+        return PooledServerFederation(**given, server=federation.server, score_trained=federation.score_trained, members=federation.clients)
     return Pooled(**given, members=members)
 
 
-def _without(client: ClientGraph, away: np.ndarray) -> ClientGraph:
-    """``client`` whose examples ``away`` are for neither validation nor test."""
-    here = np.isin(client.example_ids, away)
+def _without(client: ClientGraph, removed: np.ndarray) -> ClientGraph:
+    """``client`` whose examples ``removed`` are for neither validation nor test."""
+    here = np.isin(client.example_ids, removed)
     return replace(client, val=client.val & ~here, test=client.test & ~here)
 
 

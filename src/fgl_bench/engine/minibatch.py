@@ -91,8 +91,8 @@ class Part(Batch):
 
     @cached_property
     def features(self) -> DenseBlocks | _Rows:  # type: ignore[override]  # rows of the batch's, multiplied alike
-        found = self.whole.features
-        return DenseBlocks(self.take(found.values)) if isinstance(found, DenseBlocks) else _Rows(found, self)
+        whole = self.whole.features
+        return DenseBlocks(self.take(whole.values)) if isinstance(whole, DenseBlocks) else _Rows(whole, self)
 
     @property
     def pristine(self) -> bool:

@@ -88,8 +88,8 @@ class Edges:
         (sources, ends), copies = self.bags(False, len(rows)), len(rows)
         size = len(ends) - 1, copies * rows.shape[1]
         where = torch.sparse_csr_tensor(ends, sources, rows.new_ones(sources.numel()), size=size, check_invariants=False)
-        found = torch.sparse.sampled_addmm(where, a.flatten(0, 1), rows.flatten(0, 1).mT, beta=0.0)
-        return found.values().view(copies, -1)
+        products = torch.sparse.sampled_addmm(where, a.flatten(0, 1), rows.flatten(0, 1).mT, beta=0.0)
+        return products.values().view(copies, -1)
 
     def parts(self, blocks: int, most: int) -> list[tuple[slice, Edges]]:
         """Edges of at most ``most`` blocks at a time, numbered from 0; computed once."""
@@ -262,11 +262,11 @@ class SparseRows(BlockSparse):
         dtype: torch.dtype,
         device: torch.device,
     ):
-        self.shape, self._entries, self._made = shape, (starts, column, value), (dtype, torch.device(device))
+        self.shape, self._entries, self._factory = shape, (starts, column, value), (dtype, torch.device(device))
         self.bags = self._bags(starts, column, value)
 
     def _bags(self, starts: np.ndarray, column: np.ndarray, value: np.ndarray) -> Bags:
-        dtype, device = self._made
+        dtype, device = self._factory
         columns, values = torch.from_numpy(column.astype(np.int32, copy=False)), torch.from_numpy(np.ascontiguousarray(value))
         return Bags(columns.to(device), values.to(device, dtype), starts.astype(np.int64, copy=False), self.shape[0])
 
@@ -342,7 +342,7 @@ class Bags:
         """
         key = (stride, lead, pad)
         if key not in self._ready:
-            self._ready[key] = self._placed(*key)
+            self._ready[key] = self._on_device(*key)
         columns, offsets = self._ready[key]
         if not columns.numel():
             return source.new_zeros(offsets.numel() - 1, source.shape[1])
@@ -350,11 +350,11 @@ class Bags:
         if width >= source.shape[1]:
             return self._sums(source, columns, offsets)
         out = source.new_empty(len(offsets) - 1, source.shape[1])
-        for part, place in zip(source.split(width, 1), out.split(width, 1), strict=True):
-            place.copy_(self._sums(part.contiguous(), columns, offsets))
+        for part, chunk in zip(source.split(width, 1), out.split(width, 1), strict=True):
+            chunk.copy_(self._sums(part.contiguous(), columns, offsets))
         return out
 
-    def _placed(self, stride: int, lead: int, pad: int) -> tuple[Tensor, Tensor]:
+    def _on_device(self, stride: int, lead: int, pad: int) -> tuple[Tensor, Tensor]:
         """Columns among the rows of all blocks, and where every bag starts, on the device."""
         k, device = self.blocks, self.columns.device
         # The narrow type halves the traffic of the indices; both must be of one type.

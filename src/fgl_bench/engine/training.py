@@ -124,13 +124,13 @@ class Trainer:
         self._replays.clear()
 
     def _chunks(self, rows: Sequence[int]) -> Iterator[tuple[tuple[int, ...], slice]]:
-        """``rows`` in parts of at most ``chunk``, each with its place among them."""
+        """Yield ``rows`` in parts of at most ``chunk``, each with its slice of ``rows``."""
         for start in range(0, len(rows), self.chunk):
             yield tuple(rows[start : start + self.chunk]), slice(start, start + self.chunk)
 
     @property
     def validation_nodes(self) -> int:
-        """Validation nodes that the scores of all replicas count."""
+        """Number of validation nodes in the scores of all replicas."""
         return int(self.evaluation.val.sum())
 
     def evaluate(self, models: Tensor, rows: Sequence[int] | None = None) -> Tensor:
@@ -149,13 +149,13 @@ class Trainer:
         return torch.cat(losses)
 
     def finished(self, models: Tensor) -> Iterator[Trips]:
-        """Finished trips with the trained models ``models [B, P]``, chunk by chunk."""
+        """Yield finished trips with the trained models ``models [B, P]``, chunk by chunk."""
         for chunk, span in self._chunks(self.everyone):
             yield Trips(chunk, self.part(self.batch, chunk), self.model, self.layout, models[span], models[span])
 
     @torch.no_grad()
     def _predict(self, models: Tensor, batch: Batch) -> Tensor:
-        """Logits ``[k, n, Y]`` that clients with ``models [k, P]`` answer with."""
+        """Return the logits ``[k, n, Y]`` that clients predict with ``models [k, P]``."""
         parameters = self.layout.views(models)
         return self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch))
 
@@ -171,7 +171,7 @@ class Trainer:
         """
         losses = score if losses is None else losses
         rows = self.everyone if rows is None else tuple(rows)
-        if not rows:  # of this worker's clients nobody takes part
+        if not rows:  # no client of this worker takes part
             return Trips(rows, self.batch, self.model, self.layout, received, out)
         parts = []
         for chunk, span in self._chunks(rows):
@@ -207,7 +207,7 @@ class Trainer:
         if score and trips.received_score is None:
             trips.received_score = self._score(trips.received, evaluation)
         end = partial(_end, evaluation=evaluation, score=score)
-        if self.replay_reports and everyone and (score or self._reporting):  # an empty graph is refused
+        if self.replay_reports and everyone and (score or self._reporting):  # CUDA refuses to capture an empty graph
             trips.trained_score, trips.reports = self._replay(("end", score), trips, end)
         else:
             trips.trained_score, trips.reports = end(self, trips)
@@ -292,9 +292,10 @@ class Trainer:
         self.optimizer.step(step.theta, flat, step.rows, able)
 
     def _replay(self, name: tuple, trips: Trips, function: Callable[[Trainer, Trips], Any]) -> Any:
-        """``function(self, trips)`` as a CUDA graph, on the tensors that it was captured on: every round trains models in one place."""
-        same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; nothing here reads it
-        return self._replays((*name, trips.trained.data_ptr()), partial(function, proxy(self), same))  # in no cycle that keeps memory
+        """Replay ``function(self, trips)`` as a CUDA graph on the tensors of its capture: every round trains models in the same memory."""
+        same = replace(trips, received=trips.trained)  # the next round receives its models in another tensor; nothing here reads this one
+        # The proxy avoids a reference cycle, which would keep memory.
+        return self._replays((*name, trips.trained.data_ptr()), partial(function, proxy(self), same))
 
 
 def _step_by_trip(trainer: Trainer, trips: Trips, epoch: int, score: bool, losses: bool) -> tuple[Tensor | None, Tensor | None]:
@@ -317,7 +318,7 @@ def _end(trainer: Trainer, trips: Trips, evaluation: Batch, score: bool) -> tupl
     return scored, reports
 
 
-class ServedTrainer(Trainer):
+class ServerTrainer(Trainer):
     """Scores models on the servers' graphs.
 
     * *received* is the server's model, scored once per seed for all its clients: the mean of what they receive, weighted by their sizes
@@ -339,7 +340,7 @@ class ServedTrainer(Trainer):
     def validation_nodes(self) -> int:
         return int(self.server.val.sum()) * self.scored
 
-    def served(self, models: Tensor) -> Tensor:
+    def server_models(self, models: Tensor) -> Tensor:
         """The servers' models ``[S, P]`` from what all clients receive, ``[B, P]``."""
         stacked = models.unflatten(0, self.shares.shape)
         if stacked.stride(1) == 0:
@@ -350,7 +351,7 @@ class ServedTrainer(Trainer):
         """Scores ``[k, 2]``, the same for all clients of a seed; ``rows`` None stands for all clients."""
         if rows is not None:
             return super().evaluate(models, rows)
-        return self._expand(self.score(self.logits(self.served(models)), self.server), self.everyone)
+        return self._expand(self.score(self.logits(self.server_models(models)), self.server), self.everyone)
 
     @torch.no_grad()
     def logits(self, models: Tensor) -> Tensor:
@@ -369,7 +370,7 @@ class ServedTrainer(Trainer):
         return scores.index_select(0, index)
 
     def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:
-        answers = self.logits(self.served(received)) if rows is None else None
+        answers = self.logits(self.server_models(received)) if rows is None else None
         if answers is not None and isinstance(self.algorithm, ServerNodes):
             self.algorithm.observe(answers)
         trips = super().trips(rows, received, out, score=False, losses=score if losses is None else losses)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.data.pooling import Pooled, PooledServed
+from fgl_bench.data.pooling import Pooled, PooledServerFederation
 from fgl_bench.engine import Bool, Float, Int
 from fgl_bench.engine.batch import Batch, ScoredNodes
 from fgl_bench.engine.network import node_losses
@@ -304,7 +304,7 @@ class ByMember:
 
 def scoring(score: Score, federations: Sequence[Federation], device: torch.device) -> Score:
     """Return ``score`` by member for pooled federations. With a server, every member gets the server's score."""
-    if isinstance(federations[0], PooledServed):
+    if isinstance(federations[0], PooledServerFederation):
         count = len(federations[0].members)
         return lambda logits, batch: score(logits, batch).repeat(1, count)
     pooled = [federation for federation in federations if isinstance(federation, Pooled)]

@@ -26,11 +26,11 @@ class Backbone:
 
     Class attributes:
         needs_neighbors: True if a node's logits depend on its neighbors at run time, which rules out ``batch_nodes``.
-        beside: layers outside the chain from the features to the logits, such as attention over hops.
+        auxiliary: layers outside the chain from the features to the logits, such as attention over hops.
     """
 
     needs_neighbors: ClassVar[bool] = True
-    beside: ClassVar[tuple[str, ...]] = ()
+    auxiliary: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:  # a field of most backbones; a class attribute would become that field's default
 
@@ -64,10 +64,10 @@ class Backbone:
         """Return the parameter names of every layer, from the features to the logits (for methods that treat the last layers differently).
 
         ``conv0.weight`` belongs to the layer ``conv0``. Parameters without a layer (slopes, a filter's coefficients), or with a layer in
-        :attr:`beside`, belong to the first layer.
+        :attr:`auxiliary`, belong to the first layer.
         """
         layer = {name: name.rpartition(".")[0] for name in layout.shapes}
-        _, *rest = dict.fromkeys(each for each in layer.values() if each and each not in self.beside)
+        _, *rest = dict.fromkeys(each for each in layer.values() if each and each not in self.auxiliary)
         late = [tuple(name for name in layer if layer[name] == each) for each in rest]
         return [tuple(name for name in layer if layer[name] not in rest), *late]
 

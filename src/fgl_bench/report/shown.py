@@ -92,7 +92,7 @@ def table_data(source: Source, table: Table) -> dict:
     theirs = [cell for cell in source.cells if cell.table == table.key and not cell.row.key.startswith(OWN)]
     hashes = {stored[cell.key]["config_hash"] for cell in theirs if cell.key in stored}
     models = [model for model in MODELS if model in kinds]
-    found = {model: analysis.analyze(source.paper, table, stored, source.published, model) for model in models}
+    statistics = {model: analysis.analyze(source.paper, table, stored, source.published, model) for model in models}
     position = f"table {table.key}" if table.key[0].isdigit() else table.key
     explanation = source.readings.get(table.key) or reading(table.measure).replace("*", "")
     return {
@@ -108,11 +108,11 @@ def table_data(source: Source, table: Table) -> dict:
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
         "rows": [{"key": row.key, "title": row.title, "algorithm": named_method(source, table, row)} for row in table.rows],
         "cells": {
-            f"{row.key}|{column.key}": cell_data(source, table, row, column, found, targets.get(column.key))
+            f"{row.key}|{column.key}": cell_data(source, table, row, column, statistics, targets.get(column.key))
             for row in table.rows
             for column in table.columns
         },
-        "statistics": {model: statistics_data(part) for model, part in found.items()} if hashes else {},
+        "statistics": {model: statistics_data(part) for model, part in statistics.items()} if hashes else {},
         "downloads": source.downloads.get(table.key) or (downloads(source, table) if hashes else {}),
     }
 
@@ -140,7 +140,7 @@ def cell_data(
     table: Table,
     row: Row,
     column: Column,
-    found: Mapping[str, analysis.Statistics],
+    statistics: Mapping[str, analysis.Statistics],
     target: float | None,
 ) -> dict:
     """Return the contents of one cell: our entries, the published one, verdicts and the run."""
@@ -155,7 +155,7 @@ def cell_data(
         return entry
     for kind in kinds_of(table):
         ours = entry_of(table, cell, kind, target)
-        verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
+        verdict = statistics[kind].verdicts.get((row.key, column.key)) if kind in statistics else None
         entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
     return {**entry, "run": cell["config_hash"]}
 
@@ -165,7 +165,7 @@ def run_data(cell: Mapping) -> dict:
     code = cell.get("code") or {}
     per_client = value_of(cell.get("config"), "split.test") != "server"  # with one test set for all clients
     even = {
-        model: found for model in MODELS if per_client and (found := cell["test"][model].get("fairness")) and found["worst"] is not None
+        model: scores for model in MODELS if per_client and (scores := cell["test"][model].get("fairness")) and scores["worst"] is not None
     }
     facts = [
         ("seeds", ", ".join(map(str, cell["seeds"]))),
@@ -200,10 +200,10 @@ def run_data(cell: Mapping) -> dict:
     return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **stored}
 
 
-def statistics_data(found: analysis.Statistics) -> dict:
+def statistics_data(statistics: analysis.Statistics) -> dict:
     """Return statistics for JSON, with null for NaN (a test on one seed has no p-value); verdicts by ``row|column``."""
-    verdicts = {"|".join(key): verdict for key, verdict in found.verdicts.items()}
-    return cast(dict, _without_nan({**asdict(found), "verdicts": verdicts, "counts": found.counts}))
+    verdicts = {"|".join(key): verdict for key, verdict in statistics.verdicts.items()}
+    return cast(dict, _without_nan({**asdict(statistics), "verdicts": verdicts, "counts": statistics.counts}))
 
 
 def _without_nan(value: Any) -> Any:

@@ -111,11 +111,11 @@ def run(
         overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
     try:
         with within_python(), as_command(overrides, [Path(config_dir)] if config_dir is not None else [], objects) as cfg:
-            said = place(cfg, objects)
+            options = place(cfg, objects)
             if own_graph is not None:
                 cfg.dataset.path = keep(own_graph, cfg.cache_dir)
-                said.append(f"dataset.path={shown(cfg.dataset.path)}")
-            COMMAND.get().overrides.task.extend(said)
+                options.append(f"dataset.path={shown(cfg.dataset.path)}")
+            COMMAND.get().overrides.task.extend(options)
             finished = run_one(cfg)
     except UserError:
         raise
@@ -132,17 +132,17 @@ def place(cfg: DictConfig, objects: Mapping[str, Any]) -> list[str]:
 
     A class that no file defines (in a notebook, at the prompt) may have changed since its run, so that run is made again, from the start.
     """
-    said: list[str] = []
+    options: list[str] = []
     if objects:
         OmegaConf.set_struct(cfg, False)
     for group, value in objects.items():
         node, base = node_of(group, value), cfg[group]
-        said += [f"~{group}.{key}" for key in base if key not in node]
-        said += [f"{'' if key in base else '+'}{group}.{key}={plain(each)}" for key, each in node.items() if base.get(key, ...) != each]
+        options += [f"~{group}.{key}" for key in base if key not in node]
+        options += [f"{'' if key in base else '+'}{group}.{key}={plain(each)}" for key, each in node.items() if base.get(key, ...) != each]
         cfg[group] = node
         if not files_of(type(value).__module__):
             cfg.overwrite, cfg.checkpoint_minutes = True, None
-    return said
+    return options
 
 
 def node_of(key: str, value: Any) -> Any:

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, replays_steps
 from fgl_bench.config.settings import Settings
-from fgl_bench.data.federation import Federation, Served
+from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import LabeledNodes, reducible
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.shard import ALONE, Shard
-from fgl_bench.engine.training import ServedTrainer, Trainer
+from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.metrics import OF_TWO_CLASSES, scores, scoring
 from fgl_bench.models.base import Backbone
@@ -68,7 +68,7 @@ def simulation(
     nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
     sizes = {"train": batch.num_train, "nodes": nodes, "uniform": [1] * len(held)}[settings.agg_weight]
     weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
-    server = stacked([f.server for f in federations if isinstance(f, Served)]) if isinstance(federations[0], Served) else None
+    server = stacked(servers) if (servers := [f.server for f in federations if isinstance(f, ServerFederation)]) else None
     setting = Setting(
         seeds=seeds,
         num_clients=clients,
@@ -91,7 +91,7 @@ def simulation(
     initial = algorithm.initialize(initial_models(model, layout, seeds, batch.size // len(seeds), dtype).to(device))
     check_shape("initialize()", initial, {"B": batch.size, "P": layout.size}, "B P")
     members = len(federations[0].scored)
-    trainer = (Trainer if server is None else partial(ServedTrainer, server, weights, members))(
+    trainer = (Trainer if server is None else partial(ServerTrainer, server, weights, members))(
         algorithm,
         model,
         layout,
@@ -123,7 +123,7 @@ def simulation(
         stands_for=participants(settings.participation, members) if pooled else 1,
         metrics=len(reported(settings, federations[0])),
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
-        score_trained=federations[0].score_trained if isinstance(federations[0], Served) else None,
+        score_trained=federations[0].score_trained if isinstance(federations[0], ServerFederation) else None,
     )
 
 
@@ -138,8 +138,8 @@ def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int
 
 def reported(settings: Settings, federation: Federation) -> list[str]:
     """The dataset's metric, which models are selected by, those of ``metrics``, and the loss of a server's model on its nodes."""
-    served = ["loss"] if isinstance(federation, Served) else []
-    return list(dict.fromkeys([federation.metric, *settings.metrics, *served]))
+    loss = ["loss"] if isinstance(federation, ServerFederation) else []
+    return list(dict.fromkeys([federation.metric, *settings.metrics, *loss]))
 
 
 def check_scores(settings: Settings, federation: Federation) -> None:

@@ -47,24 +47,24 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
 
     workers, names = join(), checked_names(cfg)
     store = early_store(cfg, names)
-    made = None if store is None or cfg.overwrite else workers.first(store.finished)
-    if made is None:
+    finished = None if store is None or cfg.overwrite else workers.first(store.finished)
+    if finished is None:
         with workers.in_turn():  # worker 0 reports errors that all workers share
             spec = validate(cfg)
         from fgl_bench.runner.run import run
 
         try:
-            made = run(spec, store, watch, title)
+            finished = run(spec, store, watch, title)
         except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
             where = raised_by_user(error)
             if where is None:
                 raise
             raise UserError(where) from error
-    if made.again:
-        made = workers.first(partial(with_targets, made, cfg.targets))
+    if finished.again:
+        finished = workers.first(partial(with_targets, finished, cfg.targets))
         if not workers.rank:
-            tracking.publish(tracker, made.folder)
-    return made
+            tracking.publish(tracker, finished.folder)
+    return finished
 
 
 def join() -> World:

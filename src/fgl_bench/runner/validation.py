@@ -86,7 +86,7 @@ def validate(cfg: DictConfig) -> RunSpec:
         check_writable(cfg.results_dir, below)
     classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in ROLES}
     check_model(cfg.model)
-    check_served(cfg, classes["scenario"])
+    check_server_test(cfg, classes["scenario"])
     from fgl_bench.runner.spec import resolve
 
     if isinstance(classes["algorithm"], type):
@@ -126,9 +126,9 @@ def check_device(device: str) -> None:
     if device.startswith("cuda"):
         import torch
 
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         index = int(device.partition(":")[2] or 0)
-        require(index < found, "device", device, f"one of {one_of(['auto', 'cpu', *(f'cuda:{i}' for i in range(found))])} on this machine")
+        require(index < count, "device", device, f"one of {one_of(['auto', 'cpu', *(f'cuda:{i}' for i in range(count))])} on this machine")
 
 
 def check_scenario(cfg: DictConfig, method: Any) -> None:
@@ -159,7 +159,7 @@ def check_optimizer(spec: RunSpec) -> None:
         raise UserError(f"optimizer={names['optimizer']}: algorithm={names['algorithm']} has its own, {own}; leave optimizer=adam")
 
 
-def check_served(cfg: DictConfig, scenario: Any) -> None:
+def check_server_test(cfg: DictConfig, scenario: Any) -> None:
     """A server with validation and test nodes needs a scenario of rounds, after which it scores its model; raises UserError."""
     if OmegaConf.select(cfg, "split.test") == "server":
         from fgl_bench.scenarios.base import Rounds

@@ -24,7 +24,7 @@ def quoted(value: object) -> str:
     """A value for Hydra's grammar: paths may hold any sign. Backslashes are escaped only before a quote, as the grammar wants it."""
     if not isinstance(value, str):
         return str(value)
-    return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value) + "'"
+    return "'" + re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), value) + "'"
 
 
 def end_with(parent: int) -> Callable[[], None]:
@@ -77,7 +77,7 @@ class Stopped(KeyboardInterrupt):
         kept: description of the saved part of an unfinished run.
     """
 
-    kept = ""
+    saved = ""
 
     def __init__(self, number: int):
         super().__init__(number)
@@ -142,5 +142,5 @@ def stoppable() -> Iterator[list[Stopped]]:
 
 def last_line(ended: subprocess.CompletedProcess[str] | subprocess.CalledProcessError) -> str:
     """The last line that a process wrote to stderr; its exit status where it wrote none, as one that was killed."""
-    said = (ended.stderr or "").strip().splitlines()
-    return said[-1] if said else f"exit status {ended.returncode}"
+    lines = (ended.stderr or "").strip().splitlines()
+    return lines[-1] if lines else f"exit status {ended.returncode}"

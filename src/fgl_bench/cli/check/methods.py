@@ -20,7 +20,7 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.recording import Interrupted, Recorded, simulated, watch
 from fgl_bench.cli.check.subject import CLIENTS, ROUNDS, Broken, Cases, Subject, Untried, composed, tried
 from fgl_bench.config.groups import check_node
-from fgl_bench.data.federation import Served
+from fgl_bench.data.federation import ServerFederation
 from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.errors import UserError
 from fgl_bench.runner.checkpoints import Checkpoints
@@ -205,7 +205,7 @@ def relabeled(federation: Federation, known: Sequence[str]) -> Federation:
 
     clients = tuple(map(other, federation.clients))
     observed = clients if federation.observed is federation.clients else tuple(map(other, federation.observed))
-    if isinstance(federation, Served):
+    if isinstance(federation, ServerFederation):
         federation = replace(federation, server=other(federation.server))
     return replace(federation, clients=clients, observed=observed)
 
@@ -276,7 +276,7 @@ def others(arrived: Tensor, number: int) -> Tensor:
     """Return the absent clients, ``[S, C]`` bool. Of several, one is left out, a different one per round."""
     absent = ~arrived
     for row in absent:
-        away = row.nonzero()[:, 0]
-        if len(away) > 1:
-            row[away[number % len(away)]] = False
+        neighbors = row.nonzero()[:, 0]
+        if len(neighbors) > 1:
+            row[neighbors[number % len(neighbors)]] = False
     return absent

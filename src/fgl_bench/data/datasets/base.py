@@ -158,11 +158,11 @@ def stored(graph: Graph, cache: Path) -> Graph:
     for array, dtype in ((graph.features, "<f4"), (graph.edges, "<i8"), (graph.labels, "<f4" if graph.labels.ndim > 1 else "<i8")):
         update(content, array, dtype)
     disk = Disk(cache / f"graph_{graph.name}_{content.hexdigest()[:16]}")
-    kept: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: disk.array(name, array.shape, array.dtype, partial(np.copyto, src=array))
         for name, array in (("features", graph.features), ("edges", graph.edges), ("labels", graph.labels))
     }
-    return replace(graph, **kept)
+    return replace(graph, **fields)
 
 
 def check_owners(key: str, chosen: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -47,9 +47,9 @@ class Natural(Split):
         parts = self.parts_per_owner
         if nodes.size < parts:
             raise UserError(f"split.parts_per_owner={parts}: an owner of dataset={graph.name} has only {nodes.size} node(s)")
-        place = np.full(graph.num_nodes, -1)
-        place[nodes] = np.arange(nodes.size)
-        edges = place[graph.edges]
+        local = np.full(graph.num_nodes, -1)
+        local[nodes] = np.arange(nodes.size)
+        edges = local[graph.edges]
         own = Graph(graph.name, graph.features[nodes], edges[:, (edges >= 0).all(0)], graph.labels[nodes], graph.num_classes)
         return members(fill_empty(metis_parts(own, parts, seed), parts), parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_bench.data.federation import build_served
+from fgl_bench.data.federation import build_server_federation
 from fgl_bench.data.sparsity import NoSparsity, TopologySparsity
 from fgl_bench.data.splits.dirichlet import Dirichlet
 from fgl_bench.data.splits.iid import IID
@@ -20,7 +20,7 @@ ONE = {"min_nodes": 1, "shares": "per_class"}
 
 
 def served(split=None, sparsity=None, clients=10, seed=0):
-    return build_served(GRAPH, split or IID(**BASE), sparsity or NoSparsity(), clients, seed, RATIOS)
+    return build_server_federation(GRAPH, split or IID(**BASE), sparsity or NoSparsity(), clients, seed, RATIOS)
 
 
 @pytest.mark.parametrize("split", [IID(**BASE), Dirichlet(**BASE, alpha=0.5, **ONE)])
@@ -66,7 +66,7 @@ def test_who_holds_the_test_is_checked():
     with pytest.raises(UserError, match="split.test=nobody: must be one of clients, server"):
         IID(**{**BASE, "test": "nobody"})
     with pytest.raises(UserError, match=r"no training node"):
-        build_served(GRAPH, IID(**BASE), NoSparsity(), 4, 0, (0.001, 0.5, 0.4))
+        build_server_federation(GRAPH, IID(**BASE), NoSparsity(), 4, 0, (0.001, 0.5, 0.4))
 
 
 @pytest.mark.parametrize("shares", ["per_class", "per_client"])

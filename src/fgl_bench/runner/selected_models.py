@@ -12,7 +12,7 @@ from fgl_bench.runner.reporter import Counts, history
 from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 
 
-class KeptModels(StepCallback):
+class SelectedModels(StepCallback):
     """Drops the scored models of a simulation (``Simulation.models``) that will not be saved.
 
     Args:
@@ -58,7 +58,7 @@ class KeptModels(StepCallback):
 
         Where workers share the clients, worker 0 has those of all of them, and the others have none.
         """
-        found: dict[str, np.ndarray] = {}
+        arrays: dict[str, np.ndarray] = {}
         assert sim.models is not None
         clients, shard = sim.setting.num_clients, sim.setting.shard
         own = range(clients)[shard.own]
@@ -73,5 +73,5 @@ class KeptModels(StepCallback):
                     if replica != s * clients + client:  # it has not trained yet
                         layout, row = unchanged
                     for name, view in layout.views(row[None].cpu()).items():
-                        found[f"{sim.setting.seeds[s]}/{client}/{kind}/{name}"] = np.ascontiguousarray(view[0].numpy())
-        return {name: value for part in shard.world.collect(found) for name, value in part.items()}
+                        arrays[f"{sim.setting.seeds[s]}/{client}/{kind}/{name}"] = np.ascontiguousarray(view[0].numpy())
+        return {name: value for part in shard.world.collect(arrays) for name, value in part.items()}

@@ -1,8 +1,8 @@
-"""Adam over the input weight's rows that have had a gradient, and over all other parameters.
+"""Adam over the active rows of the input weight, those that have had a gradient, and over all other parameters.
 
-With sparse input features a mini-batch has a gradient for the rows of the features that its nodes have. As long as a row has had
-none, its moments are zero and Adam (without weight decay) leaves it as it is, so that it need not be read: on a CPU, where a step
-costs what it moves, that is most of the step for clients of few nodes and many features.
+With sparse input features, a mini-batch has gradients only for the rows of features that its nodes have. Until a row has its first
+gradient, its moments are zero and Adam (without weight decay) does not change it, so the step skips it. On a CPU, where memory
+traffic dominates a step, this saves most of the step for clients with few nodes and many features.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PIECE = 512  # rows of a step; a few hundred kilobytes each of rows, moments and
 
 
 @dataclass(frozen=True)
-class TouchedFeatures:
-    """Input features as entries over the rows that a :class:`TouchedAdam` holds.
+class ActiveRowFeatures:
+    """Input features as entries over the rows that a :class:`ActiveRowsAdam` holds.
 
     Attributes:
         sparse: all rows of all replicas in one block.
         shape: (k, c).
-        sizes: of every group its rows a replica.
+        sizes: for every group, its number of rows per replica.
     """
 
     sparse: SparseRows
@@ -39,29 +39,29 @@ class TouchedFeatures:
     sizes: list[int]
 
     @classmethod
-    def of(cls, rows: Rows, adam: TouchedAdam, theta: Tensor) -> TouchedFeatures:
-        """``rows`` where ``adam`` has got what they are multiplied with, from ``theta [k, P]`` if need be."""
+    def of(cls, rows: Rows, adam: ActiveRowsAdam, theta: Tensor) -> ActiveRowFeatures:
+        """Convert ``rows`` to entries over the rows of ``adam``, which takes new ones from ``theta [k, P]``."""
         (k, c, _), (starts, column, value) = rows.shape, rows.sparse
-        place = adam.take(theta, rows.replica, column)
-        return cls(SparseRows(starts, place, value, (1, k * c, adam.touched), rows.dtype, rows.device), (k, c), rows.sizes)
+        slot = adam.take(theta, rows.replica, column)
+        return cls(SparseRows(starts, slot, value, (1, k * c, adam.active), rows.dtype, rows.device), (k, c), rows.sizes)
 
     @property
     def last(self) -> int:
-        """One more than the largest number of a row that has an entry."""
+        """One more than the largest index of a row with an entry."""
         return int(self.sparse._entries[1].max(initial=-1)) + 1
 
     def multiply(self, rows: Tensor) -> Tensor:
-        """``[n, h]``, the rows, to the products ``[k, c, h]`` of all groups, outside autograd."""
+        """Return the products ``[k, c, h]`` of all groups with the rows ``[n, h]``, outside autograd."""
         return self.sparse.multiply(rows[None]).view(*self.shape, -1)
 
     def gradient(self, products: Tensor, span: slice) -> Tensor:
-        """Of the rows in ``span``, from the gradient ``[k * c, h]`` of the products."""
+        """Return the gradient of the rows in ``span``, given the gradient ``[k * c, h]`` of the products."""
         bags, offsets = self._by_row
         first, last = int(bags.starts[span.start]), int(bags.starts[span.stop])
         if first == last:
             return products.new_zeros(span.stop - span.start, products.shape[1])
         starts = offsets[span.start : span.stop + 1] - first
-        # Not F.embedding_bag, whose checks take as long as the sum.
+        # F.embedding_bag has checks that take as long as the sum.
         return torch.embedding_bag(products, bags.columns[first:last], starts, False, 0, False, bags.values[first:last], True)[0]
 
     @cached_property
@@ -71,8 +71,8 @@ class TouchedFeatures:
 
 
 @dataclass(frozen=True)
-class Made:
-    """Products of input features that have been made already, ``[k, c, h]``, as the first convolution asks for them."""
+class Products:
+    """Precomputed products of input features, ``[k, c, h]``, in the form that the first convolution asks for."""
 
     all: Tensor
     sizes: list[int]
@@ -81,20 +81,20 @@ class Made:
         return self.all.split(self.sizes, 1)
 
 
-class TouchedAdam:
-    """What ``StackedAdam`` does for ``count`` replicas that always step together, begin afresh in every trip and have no weight decay.
+class ActiveRowsAdam:
+    """``StackedAdam`` for ``count`` replicas that step at the same time, restart in every trip and have no weight decay.
 
-    Touched rows are held apart, one after the other in the order in which they were touched, so that a step is one pass
-    over as much memory as there are; :meth:`settle` writes them back.
+    Active rows are stored contiguously in the order of their first use, so that a step is one pass over only their memory;
+    :meth:`settle` writes them back.
 
     Args:
         layout: with one input weight ``[F, parts * h]``. Its ``parts`` matrices ``[F, h]`` lie side by side; each has rows of its own.
-        capacity: how many rows, over all replicas, can ever be touched.
+        capacity: most active rows, over all replicas.
 
     Attributes:
-        order: ``[count * F * parts]`` uint16, in which order rows are laid out, all but those of :data:`NEVER` when the first
-            are touched. A step ends behind the last row that has had a gradient, so that rows which get one late should come
-            late. None: rows are laid out as they are touched.
+        order: ``[count * F * parts]`` uint16, the sort key by which all rows except those of :data:`NEVER` are stored at the first use.
+            A step ends after the last row that has had a gradient, so rows whose first gradient comes late should sort last.
+            None: rows are stored in the order of their first use.
     """
 
     def __init__(
@@ -103,57 +103,57 @@ class TouchedAdam:
         (self.name,) = layout.inputs
         (width, h), self.layout, self.lr = layout.shapes[self.name], layout, lr
         self.width, h = width * parts, h // parts
-        # Rows, their moments; pages are taken as rows are touched.
+        # Rows and their moments; memory pages are allocated when rows become active.
         self._rows = [torch.empty(capacity, h, dtype=dtype, device=device) for _ in range(3)]
         shapes = {name: shape for name, shape in layout.shapes.items() if name != self.name}
         self._rest = [{name: torch.zeros(count, *shape, dtype=dtype, device=device) for name, shape in shapes.items()} for _ in range(3)]
         self._steps = torch.zeros((), dtype=torch.float32, device=device)
-        self._place = np.full(count * self.width, -1, dtype=np.int32)
+        self._slot = np.full(count * self.width, -1, dtype=np.int32)
         self._stride = layout.size // h
         self._where = torch.empty(capacity, dtype=torch.int64, device=device)
-        self._opened, self.touched, self._stepped = False, 0, 0
+        self._started, self.active, self._stepped = False, 0, 0
         self.order: np.ndarray | None = None
 
     def reset(self, rows: object = None) -> None:
-        """Forget all moments; what was not written back is lost."""
-        self._place.fill(-1)
+        """Reset all moments; changes that :meth:`settle` has not written back are lost."""
+        self._slot.fill(-1)
         for state in (*self._rest[1].values(), *self._rest[2].values(), self._steps):
             state.zero_()
-        self._opened, self.touched, self._stepped = False, 0, 0
+        self._started, self.active, self._stepped = False, 0, 0
 
     def take(self, theta: Tensor, replica: np.ndarray, column: np.ndarray) -> np.ndarray:
-        """Where the weight's rows ``column [E]`` of ``replica [E]`` lie among those held; new ones come from ``theta [k, P]``.
+        """Return the slots of the weight's rows ``column [E]`` of ``replica [E]``; rows without a slot are copied from ``theta [k, P]``.
 
         Rows of all parts are numbered as they lie in memory: feature * parts + part.
         """
         key = replica * np.int32(self.width) + column
-        place = np.take(self._place, key)
-        if self._opened and (not place.size or place.min() >= 0):
-            return place
-        wanted = np.zeros(self._place.size, dtype=bool)
+        slot = np.take(self._slot, key)
+        if self._started and (not slot.size or slot.min() >= 0):
+            return slot
+        wanted = np.zeros(self._slot.size, dtype=bool)
         wanted[key] = True
-        new = np.flatnonzero(wanted & (self._place < 0))
+        new = np.flatnonzero(wanted & (self._slot < 0))
         if self.order is not None:
-            if not self._opened:  # all that the steps to come will need
+            if not self._started:  # all that the steps to come will need
                 new = np.flatnonzero(wanted | (self.order < NEVER))
             new = new[np.argsort(self.order[new], kind="stable")]
-        first, self.touched = self.touched, self.touched + new.size
-        self._place[new] = np.arange(first, self.touched)
-        span = slice(first, self.touched)
+        first, self.active = self.active, self.active + new.size
+        self._slot[new] = np.arange(first, self.active)
+        span = slice(first, self.active)
         self._where[span] = torch.from_numpy(new // self.width * self._stride + new % self.width)
         torch.index_select(self._lines(theta), 0, self._where[span], out=self._rows[0][span])
-        if not self._opened:
+        if not self._started:
             for name, held in self._rest[0].items():
                 held.copy_(self.layout.view(theta, name))
-            self._opened = True
-        return np.take(self._place, key)
+            self._started = True
+        return np.take(self._slot, key)
 
     def views(self) -> dict[str, Tensor]:
-        """The parameters: touched rows ``[n, h]`` of the input weight, all others ``[k, *shape]``."""
-        return {self.name: self._rows[0][: self.touched], **self._rest[0]}
+        """The parameters: active rows ``[n, h]`` of the input weight, all others ``[k, *shape]``."""
+        return {self.name: self._rows[0][: self.active], **self._rest[0]}
 
-    def step(self, gradients: Mapping[str, Tensor], features: TouchedFeatures, products: Tensor) -> None:
-        """One step in place, from the gradients of :meth:`views` and, for touched rows, of the products ``[k, c, h]`` with ``features``.
+    def step(self, gradients: Mapping[str, Tensor], features: ActiveRowFeatures, products: Tensor) -> None:
+        """One step in slot, from the gradients of :meth:`views` and, for active rows, of the products ``[k, c, h]`` with ``features``.
 
         Rows are stepped a piece at a time: their gradient is used while it is in the cache, and is never held whole. The moments of new
         rows are set to zero there, too.
@@ -161,7 +161,7 @@ class TouchedAdam:
         self._steps += 1
         self._adam([list(state.values()) for state in self._rest], [gradients[name].contiguous() for name in self._rest[0]])
         products = products.reshape(-1, products.shape[2])
-        # Behind them no row has ever had a gradient.
+        # No later row has had a gradient.
         last = max(self._stepped, features.last)
         for start in range(0, last, PIECE):
             end = min(start + PIECE, last)
@@ -173,16 +173,16 @@ class TouchedAdam:
 
     def _adam(self, states: Sequence[list[Tensor]], gradients: list[Tensor]) -> None:
         theta, first, second = states
-        # Not torch.optim.adam.adam, which takes as long as a piece to see that this is what to call.
+        # torch.optim.adam.adam dispatches to this function, but its dispatch takes as long as a piece.
         torch._fused_adam_(
             theta, gradients, first, second, [], [self._steps] * len(theta),
             lr=self.lr, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
 
     def settle(self, theta: Tensor) -> None:
-        """Write what has been trained so far into ``theta [k, P]``."""
-        if self._opened:
-            self._lines(theta).index_copy_(0, self._where[: self.touched], self._rows[0][: self.touched])
+        """Write the current parameters into ``theta [k, P]``."""
+        if self._started:
+            self._lines(theta).index_copy_(0, self._where[: self.active], self._rows[0][: self.active])
             for name, held in self._rest[0].items():
                 self.layout.view(theta, name).copy_(held)
 

@@ -39,7 +39,7 @@ class Generated(NamedTuple):
 
     def slots(self, most: int) -> Tensor:
         """Return positions ``[k, sum of m_j]`` among the ``most`` slots of all nodes."""
-        return torch.cat([self.nodes[:, : rows.shape[1]] * most + place for place, rows in enumerate(self.features)], 1)
+        return torch.cat([self.nodes[:, : rows.shape[1]] * most + slot for slot, rows in enumerate(self.features)], 1)
 
     def products(self, weight: Tensor) -> Tensor:
         """Return the features times ``weight [k, F, h]``, ``[k, sum of m_j, h]``."""
@@ -105,9 +105,9 @@ class _Interleaved(Convolved):
         return _interleaved(real, real_near[:, :, None] * graph.slots[..., None] + self._own(own, n))
 
 
-def _interleaved(real: Tensor, places: Tensor) -> Tensor:
+def _interleaved(real: Tensor, generated: Tensor) -> Tensor:
     """Interleave ``[k, n, h]`` and ``[k, n, P, h]`` to ``[k, n (1 + P), h]``."""
-    return torch.cat([real[:, :, None], places], 2).flatten(1, 2)
+    return torch.cat([real[:, :, None], generated], 2).flatten(1, 2)
 
 
 class _Limited(Limited):
@@ -139,8 +139,8 @@ class AugmentedGraph(_Limited):
 
     def neighbors(self, x: Tensor) -> Tensor:
         """Sum over neighbors, ``[k, n (1 + P), h]`` to the same shape."""
-        slots, made, real = self.slots[..., None], x.unflatten(1, (self.batch.nodes, -1))[:, :, 1:], self.real(x)
-        near = self.batch.operator(adjacency) @ real + (made * slots).sum(2)
+        slots, generated, real = self.slots[..., None], x.unflatten(1, (self.batch.nodes, -1))[:, :, 1:], self.real(x)
+        near = self.batch.operator(adjacency) @ real + (generated * slots).sum(2)
         return torch.cat([near[:, :, None], real[:, :, None] * slots], 2).flatten(1, 2)
 
     def operator(self, build: Operator) -> _Operator:
@@ -256,9 +256,9 @@ def augmented(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor], owne
     for chosen in owners:
         owned = [np.repeat(np.ones(count.shape, bool) if chosen is None else chosen[i], count) for i, count in enumerate(slots)]
         own = [rows if keep.all() else rows[put(np.flatnonzero(keep), rows.device)] for rows, keep in zip(generated, owned, strict=True)]
-        places = [client.num_nodes + np.flatnonzero(keep) for client, keep in zip(batch.clients, owned, strict=True)]
+        columns = [client.num_nodes + np.flatnonzero(keep) for client, keep in zip(batch.clients, owned, strict=True)]
         graph = copy(whole)
-        graph.features, graph._derived = AugmentedFeatures(whole.features, means, DenseRows.of(own, places, whole.nodes)), {}
+        graph.features, graph._derived = AugmentedFeatures(whole.features, means, DenseRows.of(own, columns, whole.nodes)), {}
         graphs.append(graph)
     return graphs
 
@@ -268,9 +268,9 @@ def _means(rows: Tensor, count: np.ndarray, degree: Tensor) -> Tensor:
     has = np.flatnonzero(count)
     count, start = count[has], (np.cumsum(count) - count)[has]
     total = rows[put(start, rows.device)]
-    for place in range(1, count.max(initial=0)):
-        more = np.flatnonzero(count > place)
-        total[put(more, rows.device)] += rows[put(start[more] + place, rows.device)]
+    for position in range(1, count.max(initial=0)):
+        more = np.flatnonzero(count > position)
+        total[put(more, rows.device)] += rows[put(start[more] + position, rows.device)]
     return total / degree[put(has, rows.device)][:, None]
 
 
@@ -414,9 +414,9 @@ class _Nearest(torch.autograd.Function):
     def forward(ctx: Any, generated: Tensor, among: Neighborhoods, ids: np.ndarray, valid: np.ndarray) -> Tensor:
         square, allowed = (torch.from_numpy(x).to(generated.device) for x in (among.square[ids], valid))
         distance = generated.square().sum(-1)[:, None, None] - 2 * among.dots(generated, ids) + square[..., None].to(generated.dtype)
-        nearest, which = torch.where(allowed[..., None], distance / generated.shape[2], torch.inf).min(2)
+        nearest, nearest_index = torch.where(allowed[..., None], distance / generated.shape[2], torch.inf).min(2)
         ctx.save_for_backward(generated)
-        ctx.among, ctx.exists, ctx.chosen = among, allowed.any(2)[..., None], np.take_along_axis(ids, which.cpu().numpy(), 2)
+        ctx.among, ctx.exists, ctx.chosen = among, allowed.any(2)[..., None], np.take_along_axis(ids, nearest_index.cpu().numpy(), 2)
         return torch.where(ctx.exists, nearest, 0.0)
 
     @staticmethod
@@ -480,11 +480,11 @@ def in_order(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> list[Te
     """Return each replica's generated features of ``slots [k, n, P]``, ``[m_i, F]``, by node and slot."""
     (weight, bias), features = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias")), []
     for matrix, offset, rows, used in zip(weight, bias, hidden, slots, strict=True):
-        node, place = used.nonzero(as_tuple=True)
+        node, slot = used.nonzero(as_tuple=True)
         layers = list(zip(matrix.chunk(used.shape[1], 1), offset.chunk(used.shape[1]), strict=True))
         values = rows.new_empty(len(node), layers[0][0].shape[1])
         for j, (w, b) in enumerate(layers):
-            at = (place == j).nonzero()[:, 0]
+            at = (slot == j).nonzero()[:, 0]
             values[at] = torch.tanh(torch.addmm(b, rows[node[at]], w))
         features.append(values)
     return features

@@ -7,8 +7,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.cross_client import _touched
-from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam, TouchedFeatures
+from fgl_bench.algorithms.cross_client import _active_rows
+from fgl_bench.algorithms.cross_client._active_rows import NEVER, ActiveRowFeatures, ActiveRowsAdam
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.sparse import SparseRows
 
@@ -21,7 +21,7 @@ def test_equals_adam_on_whole_models(monkeypatch, seed, count, steps, settled, o
     draw, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     layout = ParameterLayout(SHAPES, inputs=("wide.weight",))
     theta = torch.randn(count, layout.size, generator=generator, dtype=torch.float64)
-    adam = TouchedAdam(count, layout, 0.1, count * 9, torch.float64, torch.device("cpu"))
+    adam = ActiveRowsAdam(count, layout, 0.1, count * 9, torch.float64, torch.device("cpu"))
     for _ in range(2):  # two trips: what was touched in the first is forgotten
         whole, seen = torch.nn.Parameter(theta.clone()), set()
         plain = torch.optim.Adam([whole], lr=0.1)
@@ -33,7 +33,7 @@ def test_equals_adam_on_whole_models(monkeypatch, seed, count, steps, settled, o
             replica, column = draw.integers(count, size=5), draw.integers(9, size=5)
             place = adam.take(theta, replica, column)
             seen |= set(zip(replica.tolist(), column.tolist(), strict=True))
-            assert adam.touched == len(seen)
+            assert adam.active == len(seen)
             views = adam.views()
             expected = layout.view(whole.detach(), "wide.weight")[torch.from_numpy(replica), torch.from_numpy(column)]
             torch.testing.assert_close(views["wide.weight"][torch.from_numpy(place)], expected)
@@ -44,11 +44,11 @@ def test_equals_adam_on_whole_models(monkeypatch, seed, count, steps, settled, o
             full["wide.weight"].index_put_((torch.from_numpy(replica), torch.from_numpy(column)), each, accumulate=True)
             whole.grad = layout.collect(full)
             plain.step()
-            monkeypatch.setattr(_touched, "PIECE", 2)
+            monkeypatch.setattr(_active_rows, "PIECE", 2)
             # Five products, each with one row.
             starts, ones = np.arange(6), np.ones(5)
-            rows = SparseRows(starts, place, ones, (1, 5, adam.touched), torch.float64, torch.device("cpu"))
-            adam.step(gradients, TouchedFeatures(rows, (1, 5), [5]), each[None])
+            rows = SparseRows(starts, place, ones, (1, 5, adam.active), torch.float64, torch.device("cpu"))
+            adam.step(gradients, ActiveRowFeatures(rows, (1, 5), [5]), each[None])
             if settled:
                 adam.settle(theta)
                 torch.testing.assert_close(theta, whole.detach())

@@ -14,16 +14,16 @@ from safetensors import safe_open
 import fgl_bench
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.data.splits.base import SCORE_TRAINED
-from fgl_bench.engine.training import ServedTrainer
+from fgl_bench.engine.training import ServerTrainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.runner.build import simulation
-from fgl_bench.runner.kept_models import KeptModels
 from fgl_bench.runner.memory import Plan, network
 from fgl_bench.runner.program import simulate
+from fgl_bench.runner.selected_models import SelectedModels
 from tests.quick import prepared
 from tests.runner.test_checkpoints import Run
 
@@ -50,7 +50,7 @@ def outcome(folder: Path, algorithm: str, changes: dict[str, Any], rounds: int =
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("keep", "selection"), [("final", "federation"), ("best", "client")])
-def test_kept_models_have_the_scores_of_their_point(case: str, keep: str, selection: str, tmp_path: Path) -> None:
+def test_selected_models_have_the_scores_of_their_point(case: str, keep: str, selection: str, tmp_path: Path) -> None:
     algorithm, changes = CASES[case]
     spec, federations, found = outcome(tmp_path, algorithm, {**changes, "keep_models": keep, "selection": selection})
     method = spec.fresh_algorithm()
@@ -60,8 +60,8 @@ def test_kept_models_have_the_scores_of_their_point(case: str, keep: str, select
     for kind in MODELS:
         names = [[{n: f"{seed}/{c}/{kind}/{n}" for n in layout.shapes} for c in range(clients)] for seed in SEEDS]
         rows = [layout.pack({n: torch.from_numpy(found.models[key]) for n, key in each.items()}) for of in names for each in of]
-        served = kind == "trained" and isinstance(sim.trainer, ServedTrainer)
-        scores = (sim.trainer.evaluate_trained if served else sim.trainer.evaluate)(torch.stack(rows)).double().numpy()
+        by_server = kind == "trained" and isinstance(sim.trainer, ServerTrainer)
+        scores = (sim.trainer.evaluate_trained if by_server else sim.trainer.evaluate)(torch.stack(rows)).double().numpy()
         scores = scores.reshape(len(SEEDS), -1, 1 + len(found.histories[0].others), 2)[:, :, 0]
         for s, history in enumerate(found.histories):
             at = np.full(scores.shape[1], len(history.trips) - 1)
@@ -120,13 +120,13 @@ def test_when_trained_models_are_scored_changes_no_received_score(tmp_path: Path
 
 def test_keeping_models_changes_no_number_and_lets_go_of_what_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most: list[int] = []
-    step_end = KeptModels.step_end
+    step_end = SelectedModels.step_end
 
-    def counting(self: KeptModels, sim: Any, state: Any) -> None:
+    def counting(self: SelectedModels, sim: Any, state: Any) -> None:
         step_end(self, sim, state)
         most.append(len(sim.models))
 
-    monkeypatch.setattr(KeptModels, "step_end", counting)
+    monkeypatch.setattr(SelectedModels, "step_end", counting)
     (*_, none), (*_, best) = (outcome(tmp_path, "fedadam", {"keep_models": keep}, 30) for keep in ("none", "best"))
     for one, other in zip(none.histories, best.histories, strict=True):
         np.testing.assert_array_equal(one.scores["trained"], other.scores["trained"])
