@@ -13,14 +13,15 @@ import torch
 import fgl_bench
 from fgl_bench.config.choices import choices
 from fgl_bench.config.compose import composed
-from fgl_bench.data.datasets.tu import TU, TUDomains
+from fgl_bench.data.datasets.tu import TU
 from fgl_bench.data.federation import build_federations
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.pooling import pool
 from fgl_bench.data.sparsity import NoSparsity
-from fgl_bench.data.splits.dirichlet import Dirichlet
+from fgl_bench.data.splits.feature_skew import FeatureSkew
 from fgl_bench.data.splits.iid import IID
-from fgl_bench.data.splits.skew import FeatureSkew, TopologySkew
+from fgl_bench.data.splits.label_skew import LabelSkew
+from fgl_bench.data.splits.topology_skew import TopologySkew
 from fgl_bench.engine.batch import Batch
 from fgl_bench.errors import UserError
 from fgl_bench.models.gin import GIN
@@ -121,8 +122,8 @@ def split_of(cls: type, **own: object) -> object:
 
 
 def federation_of(folder: Path, split: object, clients: int | None = 4, **changes: object):
-    keys = {"name": "mutag", "tu": "MUTAG", "ratios": [0.8, 0.1, 0.1], "metric": "accuracy", "largest_component": False}
-    dataset = TU(**{**keys, "node_labels": True, "node_attributes": False, "use_node_attr": False, **changes})
+    keys = {"name": "mutag", "sets": ["MUTAG"], "ratios": [0.8, 0.1, 0.1], "metric": "accuracy", "largest_component": False}
+    dataset = TU(**{**keys, "node_labels": True, "node_attributes": False, "use_node_attr": False, "max_degree": 64, **changes})
     (federation,) = build_federations(
         dataset, split, NoSparsity(), num_clients=clients, seeds=[0], data_dir=str(folder), cache_dir=None, labeling=TASK
     )
@@ -138,8 +139,8 @@ def test_a_set_of_the_collection_is_read_as_by_pyg(name, changes, tu):
     from torch_geometric.utils import one_hot
 
     data, slices, _ = read_tu_data(str(tu / "tu" / name / "raw"), name)
-    keys = {"name": "a", "tu": name, "ratios": [0.8, 0.1, 0.1], "metric": "accuracy", "largest_component": False, "node_labels": True}
-    graphs = TU(**{**keys, "node_attributes": False, "use_node_attr": False, **changes}).load(str(tu))
+    keys = {"name": "a", "sets": [name], "ratios": [0.8, 0.1, 0.1], "metric": "accuracy", "largest_component": False, "node_labels": True}
+    graphs = TU(**{**keys, "node_attributes": False, "use_node_attr": False, "max_degree": 64, **changes}).load(str(tu))
     counts = torch.as_tensor(np.bincount(graph_set(60, classes=2).graph))
     starts = torch.repeat_interleave(counts.cumsum(0) - counts, slices["edge_index"].diff())
     edges = (data.edge_index + starts).numpy()
@@ -156,7 +157,7 @@ def test_a_set_of_the_collection_is_read_as_by_pyg(name, changes, tu):
     "split",
     [
         split_of(IID),
-        split_of(Dirichlet, alpha=1.0, min_nodes=5, shares="per_class"),
+        split_of(LabelSkew, alpha=1.0, least=5),
         split_of(TopologySkew),
         split_of(FeatureSkew, by="component"),
     ],
@@ -164,7 +165,7 @@ def test_a_set_of_the_collection_is_read_as_by_pyg(name, changes, tu):
 )
 def test_a_split_divides_graphs_whole(split, tu):
     federation = federation_of(tu, split)
-    whole = TU("a", [0.8, 0.1, 0.1], "accuracy", False, "MUTAG", True, False, False).load(str(tu))
+    whole = TU("a", [0.8, 0.1, 0.1], "accuracy", False, ["MUTAG"], True, False, False, 64).load(str(tu))
     np.testing.assert_array_equal(np.sort(np.concatenate([client.ids for client in federation.clients])), np.arange(60))
     for client in federation.clients:
         np.testing.assert_array_equal(client.labels, whole.labels[client.ids])
@@ -272,8 +273,6 @@ def test_negatives_of_large_clients_are_drawn_without_a_list():
     assert not ((drawn[0] == 0) & (drawn[1] <= 500)).any()
 
 
-def test_domains_name_different_sets(tmp_path):
-    keys = {"name": "a", "ratios": [0.8, 0.1, 0.1], "metric": "accuracy", "largest_component": False, "node_labels": True}
-    dataset = TUDomains(**keys, node_attributes=False, use_node_attr=False, sets=["MUTAG", "MUTAG"])
+def test_sets_are_named_once():
     with pytest.raises(UserError, match="dataset.sets"):
-        dataset.files(tmp_path)
+        TU("a", [0.8, 0.1, 0.1], "accuracy", False, ["MUTAG", "MUTAG"], True, False, False, 64)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fgl_bench.data.datasets.base import Dataset, check_owners
+from fgl_bench.data.datasets.base import Dataset, below, check_owners
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.graph_set import GraphSet
 from fgl_bench.data.raw import reading
@@ -20,14 +20,14 @@ ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip"
 
 @dataclass
 class TU(Dataset):
-    """The graphs of PyG's ``TUDataset``; edges are made undirected, their labels are not used.
+    """The graphs of PyG's ``TUDataset``, of one set or of several; edges are made undirected, their labels are not used.
 
     Features of a node are its attributes (if ``use_node_attr``), then its label (one-hot). A set without node labels has the degree of
-    a node instead (one-hot).
+    a node instead (one-hot). Of several sets each is an owner of its graphs (``split=domains``), and features begin in the first column.
 
     Attributes:
-        tu: the set's name in the collection.
-        node_labels, node_attributes: which of these files the set has.
+        sets: names of the sets in the collection.
+        node_labels, node_attributes: which of these files the sets have.
         use_node_attr: attributes are features, as with PyG's key of this name.
         max_degree: larger degrees count as this one.
     """
@@ -35,31 +35,30 @@ class TU(Dataset):
     tasks: ClassVar[tuple[str, ...]] = ("graph",)
     ranges: ClassVar[dict[str, Range]] = {"max_degree": at_least(1)}
 
-    tu: str
+    sets: list[str]
     node_labels: bool
     node_attributes: bool
     use_node_attr: bool
-    max_degree: int = field(default=64, kw_only=True)
+    max_degree: int
 
     def __post_init__(self) -> None:
+        check_owners("dataset.sets", self.sets, list(dict.fromkeys(self.sets)))
         if self.largest_component:
             raise UserError("dataset.largest_component=true: a set of graphs has many components; set it to false")
         if self.use_node_attr and not self.node_attributes:
             raise UserError(f"dataset.use_node_attr=true: dataset={self.name} has no node attributes; set it to false")
 
     def files(self, root: Path) -> dict[str, Path]:
-        return self._files(root, self.tu)
-
-    def _files(self, root: Path, name: str) -> dict[str, Path]:
         kinds = ["A", "graph_indicator", "graph_labels", *["node_labels"] * self.node_labels, *["node_attributes"] * self.use_node_attr]
-        paths = {kind: f"tu/{name}/raw/{name}_{kind}.txt" for kind in kinds}
-        return {path: root / path for path in paths.values()}
+        return below(root, *(f"tu/{name}/raw/{name}_{kind}.txt" for name in self.sets for kind in kinds))
 
     def address(self, file: str) -> str:
         return ADDRESS.format(Path(file).parts[1])
 
     def read(self, root: Path) -> Graph:
-        return self.graph_set([self._one(self.raw(root))])
+        paths = self.raw(root)
+        each = len(paths) // len(self.sets)
+        return self.graph_set([self._one(paths[start : start + each]) for start in range(0, len(paths), each)])
 
     def _one(self, paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Features ``[N, F]``, edges ``[2, E]``, graph of each node ``[N]`` and labels of the graphs ``[M]`` in the files of one set."""
@@ -98,24 +97,3 @@ class TU(Dataset):
         parts["graph"] = np.concatenate([part[2] + start for part, start in zip(sets, graphs[:-1], strict=True)])
         owner = np.repeat(np.arange(len(sets)), np.diff(graphs)) if len(sets) > 1 else None
         return GraphSet(self.name, num_classes=int(labels.max()) + 1, owner=owner, **parts)
-
-
-@dataclass
-class TUDomains(TU):
-    """Several sets of the collection, for a federation with one set per client (``split=domains``).
-
-    Attributes:
-        sets: names of the sets in the collection.
-    """
-
-    tu: str = field(default="", kw_only=True)
-    sets: list[str]
-
-    def files(self, root: Path) -> dict[str, Path]:
-        names = check_owners("dataset.sets", self.sets, list(dict.fromkeys(self.sets)))
-        return {path: place for name in names for path, place in self._files(root, name).items()}
-
-    def read(self, root: Path) -> Graph:
-        paths = self.raw(root)
-        each = len(paths) // len(self.sets)
-        return self.graph_set([self._one(paths[start : start + each]) for start in range(0, len(paths), each)])

@@ -1,13 +1,12 @@
-"""Feature and topology skew: clients with successive values of a statistic, as OpenFGL's simulations of these names."""
+"""Topology skew: clients with graphs of successive mean degrees (OpenFGL's simulation of this name)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.graph_set import GraphUnits
@@ -16,7 +15,7 @@ from fgl_bench.errors import UserError
 
 
 @dataclass
-class Sorted(Split):
+class _Segments(Split):
     """Graphs (or nodes) in the order of a statistic, cut into segments of the same size; the last one takes the remainder."""
 
     @abstractmethod
@@ -36,32 +35,8 @@ class Sorted(Split):
 
 
 @dataclass
-class TopologySkew(Sorted):
+class TopologySkew(_Segments):
     """Sorted by the mean degree of a graph's nodes, or by a node's degree."""
 
     def statistic(self, graph: Graph) -> np.ndarray:
         return graph.degree if isinstance(graph, GraphUnits) else np.bincount(graph.edges[0], minlength=graph.num_nodes)
-
-
-@dataclass
-class FeatureSkew(Sorted):
-    """Sorted by the features.
-
-    Attributes:
-        by: the ``mean`` of all entries of a graph's feature matrix, as in OpenFGL, which is a constant for one-hot features; or the
-            first principal ``component`` of the graphs' mean feature vectors.
-    """
-
-    reads_features: ClassVar[bool] = True
-    advice: ClassVar[str] = " (with one-hot features, split.by=component)"
-
-    by: Literal["mean", "component"]
-
-    def statistic(self, graph: Graph) -> np.ndarray:
-        features = graph.features.toarray() if sp.issparse(graph.features) else graph.features
-        if self.by == "mean":
-            return features.mean(1)
-        centered = features - features.mean(0)
-        _, vectors = np.linalg.eigh(centered.T @ centered)
-        axis = vectors[:, -1]
-        return centered @ (axis * np.sign(axis[np.abs(axis).argmax()]))
