@@ -133,20 +133,16 @@ def histories() -> str:
             if not name.strip():
                 continue
             method = name.split()[0]
-            frame = history(method, folder)
-            if frame is not None:
-                frames.append(frame.assign(algorithm=method))
+            frames.append(history(method, folder).assign(algorithm=method))
     return pd.concat(frames, ignore_index=True).to_csv(index=False)
 
 
-def history(method: str, folder: str) -> pd.DataFrame | None:
+def history(method: str, folder: str) -> pd.DataFrame:
     pairing: dict[str, str] = {}
     for _ in range(3):
         try:
             return fgl_bench.run(method, "csbm", results_dir=folder, cache_dir=folder, **pairing, **TINY).curve()
         except fgl_bench.UserError as reason:
-            if "is defined for task=" in str(reason):
-                return None
             offered = re.findall(r"\b(model|split|scenario)=(\w+)", str(reason).rpartition("try: ")[2] if "try: " in str(reason) else "")
             if not offered:
                 raise

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,8 @@ from fgl_bench.engine.layout import ParameterLayout, glorot, like_linear
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.errors import Range, at_least
+from fgl_bench.engine.stacked_optimizers import Rates
+from fgl_bench.errors import Range, Unsuited, at_least
 from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.gin_plain import convolve
 
@@ -37,13 +38,14 @@ class FedStar(FedAvg, Federating):
     averaged as in FedAvg; all other parameters are the client's own.
 
     Resolutions: width, layers and dropout are those of the model, whose convolutions are replaced by the authors' GIN (no normalization,
-    eps 0); a node without edges has a random walk of zeros (the authors' code divides by zero) and the degree 1.
+    eps 0); a node without edges has a random walk of zeros (the authors' code divides by zero) and the degree 1. The paper classifies
+    graphs; where nodes are classified, the linear layer of both gives the logits.
 
     Attributes:
         walks, degrees: lengths of the two parts of the encoding.
     """
 
-    tasks: ClassVar[tuple[str, ...]] = ("graph",)
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gin_plain"}
     by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"walks": at_least(1), "degrees": at_least(1)}
 
@@ -52,8 +54,10 @@ class FedStar(FedAvg, Federating):
 
     def federate(self, federation: Federation) -> Federation:
         clients = tuple(self._encoded(client) for client in federation.clients)
+        same = federation.observed is federation.clients
+        observed = clients if same else tuple(self._encoded(client) for client in federation.observed)
         width = federation.num_features + self.walks + self.degrees
-        return replace(federation, clients=clients, observed=clients, num_features=width)
+        return replace(federation, clients=clients, observed=observed, num_features=width)
 
     def _encoded(self, client: ClientGraph) -> ClientGraph:
         matrix = adjacency(client)
@@ -64,12 +68,16 @@ class FedStar(FedAvg, Federating):
             power = power @ walk
             diagonals.append(power.diagonal())
         one_hot = np.eye(self.degrees)[degree.clip(1, self.degrees).astype(int) - 1]
-        features = client.features.toarray() if sp.issparse(client.features) else client.features
-        return replace(client, features=np.concatenate([features, np.stack(diagonals, 1), one_hot], 1).astype(np.float32))
+        encoding = np.concatenate([np.stack(diagonals, 1), one_hot], 1).astype(np.float32)
+        join = sp.hstack if sp.issparse(client.features) else np.hstack
+        features = join([client.features, encoding])
+        return replace(client, features=features.tocsr() if sp.issparse(features) else features)
 
     def backbone(self, model: Backbone) -> Backbone:
-        whole = copy(cast(Around, model))
-        whole.inner = Structural(whole.inner, self.walks + self.degrees)
+        if not isinstance(model, Around):
+            return Structural(model, self.walks + self.degrees)
+        whole = copy(model)  # a task's head
+        whole.inner = Structural(model.inner, self.walks + self.degrees)
         return whole
 
     def prepare(self, setting: Setting) -> None:
@@ -89,19 +97,28 @@ class Structural(Around):
 
     def __init__(self, inner: Backbone, encoding: int):
         super().__init__(inner)
-        self.encoding, self.layers = encoding, cast(Any, inner).layers
+        hidden, layers = getattr(inner, "hidden", None), getattr(inner, "layers", None)
+        if not (isinstance(hidden, int) and isinstance(layers, int)):
+            raise Unsuited("takes width and number of its layers from the model, which must have one hidden width")
+        self.encoding, self.hidden, self.layers = encoding, hidden, layers
 
-    def settle(self, *arguments: Any) -> Backbone:
-        return self
+    needs_neighbors: ClassVar[bool] = True  # type: ignore[misc]  # two kinds of convolutions
+    rows_suffice: ClassVar[bool] = False  # type: ignore[misc]
+    rates: ClassVar[Mapping[str, Rates]] = {}  # type: ignore[misc]
+    widest = Backbone.widest
+
+    @property
+    def drops(self) -> bool:
+        return bool(self.dropout)
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        h = num_classes  # of the embeddings
+        h = self.hidden
         shapes: dict[str, tuple[int, ...]] = {"input.weight": (num_features - self.encoding, h), "input.bias": (h,)}
         shapes |= {"structure.weight": (self.encoding, h), "structure.bias": (h,)}
         for i in range(self.layers):
             shapes |= {f"conv{i}.weight": (2 * h, h), f"conv{i}.bias": (h,), f"conv{i}.out.weight": (h, h), f"conv{i}.out.bias": (h,)}
             shapes |= {f"structure{i}.weight": (h, h), f"structure{i}.bias": (h,)}
-        return ParameterLayout({**shapes, "joint.weight": (2 * h, h), "joint.bias": (h,)})
+        return ParameterLayout({**shapes, "joint.weight": (2 * h, num_classes), "joint.bias": (num_classes,)})
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Return linear layers uniform within 1/sqrt(in), as in PyTorch; graph convolutions Glorot-uniform with zero biases, as in PyG."""
