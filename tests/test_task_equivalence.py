@@ -50,7 +50,9 @@ def test_graphs(name, readout, head):
     federations = [of_graphs(seed) for seed in (0, 1)]
     run = simulate(federations, FedAvg(), synchronous(), rounds=3, model=model)
     for s, federation in enumerate(federations):
-        own = [[graph for graph, train in zip(plain.graphs_of(client), client.train, strict=True) if train] for client in federation.clients]
+        own = [
+            [graph for graph, train in zip(plain.graphs_of(client), client.train, strict=True) if train] for client in federation.clients
+        ]
         batches = [lambda graphs=graphs: plain.loader(graphs, len(graphs)) for graphs in own]
         assert_same_steps(run, federation, 3 * s, lambda p: plain.GraphClassifier(p, conv, readout), batches, 3)
 
@@ -59,7 +61,9 @@ def test_graphs(name, readout, head):
 @pytest.mark.parametrize("name", BACKBONES)
 def test_mini_batches_of_graphs(monkeypatch, name, readout):
     backbone, conv = BACKBONES[name]
-    monkeypatch.setattr(Epochs, "order", lambda self, batch, key: batch.train.logical_not().int().argsort(dim=1, stable=True)[:, : self.longest])
+    monkeypatch.setattr(
+        Epochs, "order", lambda self, batch, key: batch.train.logical_not().int().argsort(dim=1, stable=True)[:, : self.longest]
+    )
     model = GraphClassification(readout, 4, "mlp").network(backbone)
     federation = of_graphs()
     run = simulate([federation], FedAvg(), synchronous(), rounds=3, model=model, batch_nodes=3)
@@ -85,6 +89,8 @@ def test_mini_batches_of_links_are_the_whole_where_all_fit(size):
     model = LinkPrediction("mlp", 4, None, "auc").network(GCN(4, 2, 0.0))
     whole = simulate([of_pairs()], FedAvg(), synchronous(), rounds=2, model=model)
     parts = simulate([of_pairs()], FedAvg(), synchronous(), rounds=2, model=model, batch_nodes=size)
-    same = all(torch.allclose(a[1], b[1], atol=1e-9) for x, y in zip(whole.trips, parts.trips, strict=True) for a, b in zip(x, y, strict=True))
+    same = all(
+        torch.allclose(a[1], b[1], atol=1e-9) for x, y in zip(whole.trips, parts.trips, strict=True) for a, b in zip(x, y, strict=True)
+    )
     assert same == (size == 100)
     assert np.isfinite(parts.histories[0].scores["received"]).all()

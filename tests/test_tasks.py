@@ -71,7 +71,9 @@ def test_every_method_runs_on_a_task_or_refuses_it_in_one_line(task, name, tu, t
         result = fgl_bench.run(name, **options(task, tu, tmp_path))
     except UserError as error:
         assert task not in declared
-        assert re.fullmatch(rf"algorithm={name}: is defined for task=\w+ only; try: fgl-bench .*algorithm=fedavg.* task={task}.*", str(error))
+        assert re.fullmatch(
+            rf"algorithm={name}: is defined for task=\w+ only; try: fgl-bench .*algorithm=fedavg.* task={task}.*", str(error)
+        )
     else:
         assert task in declared
         assert result.summary["task"] == task
@@ -84,13 +86,22 @@ def test_every_method_runs_on_a_task_or_refuses_it_in_one_line(task, name, tu, t
     [
         ({"dataset": "cora", "task": "graph"}, "dataset=cora: is for task=node, link, not for task=graph; try: fgl-bench .*dataset=mutag"),
         ({"dataset": "mutag"}, "dataset=mutag: is for task=graph, not for task=node; try: fgl-bench .*task=graph"),
-        ({"task": "link", "dataset": "csbm", "split": "iid_server"}, "split.test=server: is defined for task=node only.*split.test=clients"),
+        (
+            {"task": "link", "dataset": "csbm", "split": "iid_server"},
+            "split.test=server: is defined for task=node only.*split.test=clients",
+        ),
         ({"task": "link", "dataset": "csbm", "split__inductive": True}, "split.inductive=true: is defined for task=node only"),
         ({"task": "link", "dataset": "csbm", "scenario__sparsity": "label"}, "scenario/sparsity=label: is defined for task=node only"),
         ({"task": "link", "dataset": "csbm", "split__masks": "global"}, "split.masks=global: masks of task=link"),
         ({"task": "link", "dataset": "csbm", "split": "metis_overlap"}, "task=link: clients of this split share nodes"),
-        ({"task": "graph", "model": "gin", "model__hidden": [8, 8]}, "model: task=graph has a head of its own, so that model.head=conv: hidden"),
-        ({"task": "graph", "split": "domains", "dataset": "molecules", "algorithm": "fedadam", "num_clients": 5}, "split=domains: clients have"),
+        (
+            {"task": "graph", "model": "gin", "model__hidden": [8, 8]},
+            "model: task=graph has a head of its own, so that model.head=conv: hidden",
+        ),
+        (
+            {"task": "graph", "split": "domains", "dataset": "molecules", "algorithm": "fedadam", "num_clients": 5},
+            "split=domains: clients have",
+        ),
     ],
 )
 def test_refusals_name_the_key_and_what_works(arguments, message, tmp_path):
@@ -188,7 +199,12 @@ def test_skewed_clients_have_successive_values(tu):
 
 
 def test_domains_are_one_set_per_client_with_their_own_ends(tu, tmp_path):
-    keys = {"dataset": "molecules", "dataset__sets": ["MUTAG", "PROTEINS", "IMDB-BINARY"], "data_dir": str(tu), "results_dir": str(tmp_path)}
+    keys = {
+        "dataset": "molecules",
+        "dataset__sets": ["MUTAG", "PROTEINS", "IMDB-BINARY"],
+        "data_dir": str(tu),
+        "results_dir": str(tmp_path),
+    }
     write_node_labels = tu / "tu" / "IMDB-BINARY" / "raw" / "IMDB-BINARY_node_labels.txt"
     write_node_labels.write_text((tu / "tu" / "MUTAG" / "raw" / "MUTAG_node_labels.txt").read_text())
     try:

@@ -13,7 +13,21 @@ from fgl_bench.errors import UserError
 if TYPE_CHECKING:  # which loads scipy, and the command line checks its keys before any heavy library
     from fgl_bench.data.graph import Graph
 
-METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1", "ap", "mrr", "hits@1", "hits@3", "hits@10", "hits@20", "hits@50", "hits@100")
+METRICS = (
+    "accuracy",
+    "auc",
+    "auc_ovr",
+    "macro_f1",
+    "micro_f1",
+    "ap",
+    "mrr",
+    "hits@1",
+    "hits@3",
+    "hits@10",
+    "hits@20",
+    "hits@50",
+    "hits@100",
+)
 
 
 def check_ratios(ratios: Sequence[float], key: str = "split.ratios") -> tuple[float, float, float]:

@@ -16,8 +16,8 @@ from fgl_bench.config.settings import Settings, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
-from fgl_bench.models.base import Backbone
 from fgl_bench.errors import UserError
+from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.schedule import Stragglers
 from fgl_bench.tasks.base import Task

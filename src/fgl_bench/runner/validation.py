@@ -192,7 +192,9 @@ def check_task(spec: RunSpec) -> None:
         raise UserError(f"algorithm={names['algorithm']}: is defined for task={one_of(spec.algorithm.tasks)} only; try: {command}")
     if spec.split.personal_ends and not (isinstance(spec.scenario, Rounds) and not getattr(spec.algorithm, "refines", False)):
         needs = "a method whose server only averages, in rounds"
-        raise UserError(f"split={names['split']}: clients have their own input and output layers, which needs {needs}; use algorithm=fedavg")
+        raise UserError(
+            f"split={names['split']}: clients have their own input and output layers, which needs {needs}; use algorithm=fedavg"
+        )
     task.check(spec.split, spec.sparsity, spec.settings.out_of_core)
 
 
@@ -208,6 +210,5 @@ def check_batch_nodes(spec: RunSpec) -> None:
         )
     if not spec.algorithm.node_batches:
         raise UserError(
-            f"batch_nodes={size}: the local objective of algorithm={names['algorithm']} needs all nodes of a client; "
-            "use batch_nodes=null"
+            f"batch_nodes={size}: the local objective of algorithm={names['algorithm']} needs all nodes of a client; use batch_nodes=null"
         )

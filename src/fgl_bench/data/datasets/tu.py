@@ -74,7 +74,9 @@ class TU(Dataset):
             "an edge names a node that does not exist": edges.size > 0 and not 0 <= edges.min() <= edges.max() < nodes,
             "the graphs' numbers do not ascend from 1 to the number of labels": not np.array_equal(np.unique(graph), np.arange(labels.size))
             or bool((np.diff(graph) < 0).any()),
-            "files differ in the number of nodes": any(len(known[name]) != nodes for name in ("node_labels", "node_attributes") if name in known),
+            "files differ in the number of nodes": any(
+                len(known[name]) != nodes for name in ("node_labels", "node_attributes") if name in known
+            ),
         }
         wrong["an edge joins two graphs"] = not any(wrong.values()) and bool((graph[edges[0]] != graph[edges[1]]).any())
         for fault, found in wrong.items():

@@ -45,4 +45,6 @@ class LabelSkew(Split):
                 sizes = sizes + np.bincount(part[own], minlength=num_clients)
             if sizes.sum() == strata.size and sizes.min() >= self.least:
                 return part
-        raise UserError(f"split.least={self.least}: in {TRIES} draws a client had fewer; lower it or num_clients, or raise split.alpha={self.alpha:g}")
+        raise UserError(
+            f"split.least={self.least}: in {TRIES} draws a client had fewer; lower it or num_clients, or raise split.alpha={self.alpha:g}"
+        )

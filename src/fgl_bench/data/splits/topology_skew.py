@@ -26,7 +26,9 @@ class _Segments(Split):
         values = self.statistic(graph)
         if np.ptp(values) <= 1e-6 * np.abs(values).max():
             name = type(self).__name__
-            raise UserError(f"split: {name} sorts by a value that is the same for all of dataset={graph.name}{self.advice}; use another split")
+            raise UserError(
+                f"split: {name} sorts by a value that is the same for all of dataset={graph.name}{self.advice}; use another split"
+            )
         part = np.empty(values.size, dtype=np.int64)
         part[np.argsort(values, kind="stable")] = np.minimum(np.arange(values.size) // (values.size // num_clients), num_clients - 1)
         return part
