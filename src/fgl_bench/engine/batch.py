@@ -146,7 +146,8 @@ class Batch:
             made in it and returned in the weight's.
 
     Attributes:
-        size, nodes, examples: k, n and m, the number of replicas, of node slots and of slots of examples (what has labels: m = n for nodes).
+        size, nodes, examples: k, n and m, the number of replicas, of node slots and of slots of examples.
+            Examples have labels; where they are the nodes, m = n.
         features: ``[k, n, F]`` input features; ``features @ weight`` is their only operation.
         labels: ``[k, m]`` int64, or ``[k, m, Y]`` of 0 and 1 in the batch's type (several labels a node); 0 in padding.
         valid: ``[k, n]`` bool.

@@ -27,7 +27,7 @@ class ParameterLayout:
     Attributes:
         size: P, padding included.
         count: number of real scalars (the D of the specifications), which is what clients send; without ``personal`` ones.
-        personal: names of the parameters that stay with the client whatever the method; set by :func:`fgl_bench.runner.build.simulation`.
+        personal: names of the parameters that stay with the client in every method; set by :func:`fgl_bench.runner.build.simulation`.
         padding: (start, end) of the gaps between and after the parameters.
     """
 

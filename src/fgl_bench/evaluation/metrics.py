@@ -181,7 +181,7 @@ def _confusion(logits: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Te
 
 @_defined
 def ap(logits: Float[Tensor, "k n 2"], batch: Batch) -> Float[Tensor, "k 2"]:
-    """Average precision of class 1, times the number of examples, ``[k, n, 2]`` to ``[k, 2]``: scikit-learn's, with ties as one threshold."""
+    """Average precision of class 1, times the number of examples, ``[k, n, 2]`` to ``[k, 2]``, as in scikit-learn."""
 
     def precision(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         score, positive = _ranking(x, labels, mask)
@@ -211,7 +211,7 @@ def mrr(logits: Float[Tensor, "k n 2"], batch: Batch) -> Float[Tensor, "k 2"]:
 def hits(count: int) -> Score:
     """Return Hits@K, the share of positives with a higher score than the K-th best of the client's negatives, as in OGB.
 
-    It is 1 for a client with fewer than K negatives. The score sums to the number of examples times this share, ``[k, n, 2]`` to ``[k, 2]``.
+    It is 1 for a client with fewer than K negatives. The score is the number of examples times this share, ``[k, n, 2]`` to ``[k, 2]``.
     """
 
     def share(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:

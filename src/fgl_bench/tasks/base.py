@@ -26,7 +26,7 @@ class Task(Labeling):
     """Base of all tasks; the fields of a subclass are its keys.
 
     A task states what the examples of a client are (:class:`~fgl_bench.data.federation.Labeling`) and which network predicts their labels.
-    Scenarios, methods, metrics and tables handle examples, whatever they are.
+    Scenarios, methods, metrics and tables handle examples of any kind.
 
     Class attributes:
         name: by which datasets and methods declare the tasks that they are for.
