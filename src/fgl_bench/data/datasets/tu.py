@@ -49,7 +49,7 @@ class TU(Dataset):
             raise UserError(f"dataset.use_node_attr=true: dataset={self.name} has no node attributes; set it to false")
 
     def files(self, root: Path) -> dict[str, Path]:
-        kinds = ["A", "graph_indicator", "graph_labels", *["node_labels"] * self.node_labels, *["node_attributes"] * self.use_node_attr]
+        kinds = ["A", "graph_indicator", "graph_labels", *["node_labels"] * self.node_labels, *["node_attributes"] * self.node_attributes]
         return below(root, *(f"tu/{name}/raw/{name}_{kind}.txt" for name in self.sets for kind in kinds))
 
     def address(self, file: str) -> str:
@@ -63,7 +63,7 @@ class TU(Dataset):
     def _one(self, paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Features ``[N, F]``, edges ``[2, E]``, graph of each node ``[N]`` and labels of the graphs ``[M]`` in the files of one set."""
         known = {}
-        for path in paths:
+        for path in paths if self.use_node_attr or not self.node_attributes else paths[:-1]:
             kind = path.stem.removeprefix(f"{path.parent.parent.name}_")
             with reading(self.name, path):
                 known[kind] = np.loadtxt(path, dtype=float if kind == "node_attributes" else np.int64, delimiter=",", ndmin=2)
