@@ -66,10 +66,10 @@ bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
 	$(if $(ARGS),,$(PY) scripts/bench_speed.py --slow)
 
-gpu: $(DEV) ## measure on a GPU that is at hand for half an hour: results/bench/gpu.md (DEVICE=cpu: a small rehearsal)
+gpu: $(DEV) ## test, measure and compute missing cells on a GPU in half an hour: results/bench/gpu.md (DEVICE=cpu: a rehearsal)
 	$(PY) scripts/gpu.py $(if $(filter cpu,$(DEVICE)),--device cpu --small --out results/rehearsal/gpu) $(ARGS)
 
-bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../OpenFGL flower fed_graph"
+bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../OpenFGL fedgb=../FedGB flower fed_graph"
 	$(PY) scripts/bench_peers.py $(PEERS) $(ARGS)
 
 # PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);

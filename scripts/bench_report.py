@@ -1,4 +1,4 @@
-"""Write the benchmark's files: bench.json, bench.md and growth.png."""
+"""Write the benchmark's files: bench.json, bench.md, growth.png, and the growth in docs/benchmark.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 from bench_loops import METHODS  # noqa: E402
+from blocks import filled  # noqa: E402
 
+FOLDER, PAGE = (Path(__file__).resolve().parents[1] / name for name in ("results/bench", "docs/benchmark.md"))
 SIZES = ("cora", "pubmed", "computers", "physics", "arxiv")
 SIDES = {"engine": "engine", "loop": "plain loop", "loop_sparse": "sparse loop"}
 
@@ -32,6 +34,8 @@ def write(folder: Path, results: dict) -> None:
     write_whole(folder / "bench.md", markdown(results))
     if results["growth"]:
         draw(folder, results["growth"])
+    if folder.resolve() == FOLDER:
+        write_whole(PAGE, filled(PAGE.read_text(encoding="utf-8"), "growth", lambda _: growth_table(results["growth"])))
 
 
 def sort_key(name: str) -> tuple:
@@ -128,12 +132,29 @@ def markdown(results: dict) -> str:
     return "\n".join(parts)
 
 
+def growth_table(growth: dict) -> list[str]:
+    """The lines of the block ``growth`` of docs/benchmark.md: a row for each axis."""
+    from tabulate import tabulate
+
+    heads = ["device", "axis", "from", "to", "seconds", "exponent", "MB", "exponent"]
+    lines = []
+    for device, axes in growth.items():
+        for axis, fit in axes.items():
+            first, last = fit["points"][0], fit["points"][-1]
+            seconds, memory = (
+                f"{first['seconds']:.3f} to {last['seconds']:.3f}",
+                f"{first['bytes'] / 1e6:.0f} to {last['bytes'] / 1e6:.0f}",
+            )
+            slope = fit["slope"]
+            lines.append([device, axis, first["at"], last["at"], seconds, f"{slope['seconds']:.2f}", memory, f"{slope['bytes']:.2f}"])
+    return ["", tabulate(lines, heads, "pipe", disable_numparse=True) if lines else "Not measured yet.", ""]
+
+
 def draw(folder: Path, growth: dict) -> None:
     """``growth.png``: time above, memory below, a column per axis."""
     import matplotlib.pyplot as plt
-    from fgl_bench.papers.figures.figures import save
 
-    from fgl_bench.results.plots.style import COLORS, STYLE
+    from fgl_bench.results.plots.style import COLORS, STYLE, save_all
 
     axes_names = list(next(iter(growth.values())))
     scales: dict[str, tuple[str, Callable[[dict], float]]] = {
@@ -153,4 +174,4 @@ def draw(folder: Path, growth: dict) -> None:
                     plot.set_xlabel(axis)
                     plot.set_ylabel(unit if not column else "")
                     plot.legend(fontsize=7)
-        save(figure, folder / "growth.png")
+        save_all(figure, folder / "growth", ("png", "svg"), dpi=130)

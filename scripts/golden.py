@@ -159,7 +159,7 @@ def report(folder: Path) -> str:
         page = Path(scratch, "report.html").read_text(encoding="utf-8")
     data = max(re.findall(r">\s*([A-Za-z0-9+/=]{1000,})\s*<", page), key=len)
     content = json.loads(gzip.decompress(base64.b64decode(data)))
-    return re.sub(r"(\.\./)+[^\"]*?tests/golden", "tests/golden", json.dumps(content, indent=0, sort_keys=True)) + "\n"
+    return re.sub(r"(\.\./)+[^\"]*?(tests/golden|results)/", r"\2/", json.dumps(content, indent=0, sort_keys=True)) + "\n"
 
 
 def digests(content: dict) -> str:

@@ -43,7 +43,7 @@ from fgl_bench.utils.processes import last_line
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
 SCRATCH = tempfile.TemporaryDirectory()  # runs are read from it until the end
-REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
+REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgb", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
 
 
 def main() -> int:
@@ -140,7 +140,13 @@ def run_ours(line: list[str]) -> fgl_bench.Result:
 
 
 def run_theirs(
-    options: argparse.Namespace, name: str, matched: dict[str, Any], line: list[str], exact: bool = False, threads: int = 1
+    options: argparse.Namespace,
+    name: str,
+    matched: dict[str, Any],
+    line: list[str],
+    exact: bool = False,
+    threads: int = 1,
+    cuda: bool = False,
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Return the driver's results on the federation of this line with one seed, and the clients' validation and test nodes ``[C, 2]``."""
     with as_command(line) as cfg, tempfile.TemporaryDirectory() as folder:
@@ -154,7 +160,7 @@ def run_theirs(
             "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
             "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model.get("layers"),
             "dropout": model.get("dropout"), "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
-            "threads": threads,
+            "threads": threads, "cuda": cuda,
         }  # fmt: skip
         (job / "settings.json").write_text(json.dumps(asked))
         driver = Path(__file__).with_name(f"{options.repository}.py")
