@@ -19,6 +19,7 @@ from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.pooling import pool
 from fgl_bench.data.sparsity import NoSparsity
 from fgl_bench.data.splits.feature_skew import FeatureSkew
+from fgl_bench.data.splits.folds import Folds
 from fgl_bench.data.splits.iid import IID
 from fgl_bench.data.splits.label_skew import LabelSkew
 from fgl_bench.data.splits.topology_skew import TopologySkew
@@ -184,6 +185,21 @@ def test_a_split_divides_graphs_whole(split, tu):
         assert (client.train.astype(int) + client.val + client.test == 1).all()
         inside = np.isin(whole.edges[0], client.nodes)
         np.testing.assert_array_equal(client.nodes[client.edges], whole.edges[:, inside])
+
+
+def test_every_graph_is_tested_in_one_fold(tu):
+    keys = {"ratios": None, "per_seed": ["masks"], "test": "clients", "inductive": False, "folds": 5}
+    dataset = TU("mutag", [0.8, 0.1, 0.1], "accuracy", False, ["MUTAG"], True, False, False, 64)
+    federations = build_federations(
+        dataset, Folds(**keys), NoSparsity(), num_clients=2, seeds=range(5), data_dir=str(tu), cache_dir=None, labeling=TASK
+    )
+    for kind in ("val", "test"):
+        counts = sum(np.concatenate([getattr(client, kind).astype(int) for client in f.clients]) for f in federations)
+        assert (counts == 1).all()
+    for federation in federations:
+        tested = np.concatenate([client.labels[client.test] for client in federation.clients])
+        assert np.bincount(tested).tolist() == [6, 6]
+        assert all((client.train.astype(int) + client.val + client.test == 1).all() for client in federation.clients)
 
 
 def test_skewed_clients_have_successive_values(tu):

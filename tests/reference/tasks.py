@@ -109,6 +109,30 @@ class LinkPredictor(nn.Module):
         return functional.binary_cross_entropy_with_logits(self(data), data.edge_label)
 
 
+class StructureNetwork(nn.Module):
+    """FedStar's network, as its code builds it; shared modules are named ``structure...``."""
+
+    def __init__(self, p: Parameters, encoding: int):
+        super().__init__()
+        layers = [i for i in range(len(p)) if f"structure{i}.bias" in p]
+        self.encoding, self.input, self.structure = encoding, linear(p, "input"), linear(p, "structure")
+        self.convs = nn.ModuleList([gin(p, i) for i in layers])
+        self.structures = nn.ModuleList([self._structure(p, i) for i in layers])
+        self.joint, self.pooled, self.classifier = (linear(p, name) for name in ("joint", "pooled", "classifier"))
+
+    def _structure(self, p: Parameters, i: int) -> nn.Module:
+        weight = p[f"structure{i}.weight"]
+        return filled(GCNConv(*weight.shape).double(), lin__weight=weight.T, bias=p[f"structure{i}.bias"])
+
+    def loss(self, data: Any) -> Tensor:
+        x, s = self.input(data.x[:, : -self.encoding]), self.structure(data.x[:, -self.encoding :])
+        for conv, structure in zip(self.convs, self.structures, strict=True):
+            x = functional.relu(conv(torch.cat([x, s], -1), data.edge_index))
+            s = torch.tanh(structure(s, data.edge_index))
+        x = global_add_pool(self.joint(torch.cat([x, s], -1)), data.batch)
+        return functional.cross_entropy(self.classifier(functional.relu(self.pooled(x))), data.y)
+
+
 def tensors(client: Any) -> tuple[Tensor, Tensor]:
     features = client.features.toarray() if sp.issparse(client.features) else client.features
     return torch.as_tensor(np.asarray(features), dtype=torch.float64), torch.as_tensor(client.edges)
@@ -134,9 +158,19 @@ def pairs_of(client: ClientOfPairs) -> Data:
 
 
 def fedavg(
-    models: list[Any], batches: list[Callable[[], list[Any]]], sizes: list[int], *, rounds: int, lr: float, weight_decay: float
+    models: list[Any],
+    batches: list[Callable[[], list[Any]]],
+    sizes: list[int],
+    *,
+    rounds: int,
+    lr: float,
+    weight_decay: float,
+    shared: str = "",
 ) -> list[list[list[Tensor]]]:
-    """Parameters of every client's trained model after each round, ``[rounds][C]``; every batch is one Adam step."""
+    """Parameters of every client's trained model after each round, ``[rounds][C]``; every batch is one Adam step.
+
+    Parameters whose names begin with ``shared`` are averaged.
+    """
     optimizers = [torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay) for model in models]
     trained = []
     for _ in range(rounds):
@@ -148,7 +182,9 @@ def fedavg(
         trained.append([[parameter.detach().clone() for parameter in model.parameters()] for model in models])
         shares = torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
         with torch.no_grad():
-            for same in zip(*(model.parameters() for model in models), strict=True):
+            for (name, _), *same in zip(models[0].named_parameters(), *(model.parameters() for model in models), strict=True):
+                if not name.startswith(shared):
+                    continue
                 mean = sum(share * parameter for share, parameter in zip(shares, same, strict=True))
                 for parameter in same:
                     parameter.copy_(mean)
