@@ -69,9 +69,9 @@ class FedStar(FedAvg, Federating):
             diagonals.append(power.diagonal())
         one_hot = np.eye(self.degrees)[degree.clip(1, self.degrees).astype(int) - 1]
         encoding = np.concatenate([np.stack(diagonals, 1), one_hot], 1).astype(np.float32)
-        join = sp.hstack if sp.issparse(client.features) else np.hstack
-        features = join([client.features, encoding])
-        return replace(client, features=features.tocsr() if sp.issparse(features) else features)
+        if sp.issparse(client.features):
+            return replace(client, features=sp.hstack([client.features, sp.csr_matrix(encoding)]).tocsr())
+        return replace(client, features=np.concatenate([client.features, encoding], 1))
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, Around):
@@ -99,12 +99,12 @@ class Structural(Around):
         super().__init__(inner)
         hidden, layers = getattr(inner, "hidden", None), getattr(inner, "layers", None)
         if not (isinstance(hidden, int) and isinstance(layers, int)):
-            raise Unsuited("takes width and number of its layers from the model, which must have one hidden width")
+            raise Unsuited("needs a backbone with one hidden width, from which it takes the width and the number of its layers")
         self.encoding, self.hidden, self.layers = encoding, hidden, layers
 
-    needs_neighbors: ClassVar[bool] = True  # type: ignore[misc]  # two kinds of convolutions
-    rows_suffice: ClassVar[bool] = False  # type: ignore[misc]
-    rates: ClassVar[Mapping[str, Rates]] = {}  # type: ignore[misc]
+    needs_neighbors: ClassVar[bool] = True  # two kinds of convolutions
+    rows_suffice: ClassVar[bool] = False
+    rates: ClassVar[Mapping[str, Rates]] = {}
     widest = Backbone.widest
 
     @property

@@ -139,7 +139,8 @@ class Subgraphs(Part):
     def operator(self, build: Operator, rows: int | None = None) -> BlockSparse:
         if build not in self._operators:
             whole = self.whole.operator(build, None if rows is None else self.whole.examples)
-            self._operators[build] = whole.rows(*(self._of_nodes if rows is None else self._of_graphs), self.nodes)
+            replica, row, shift, slots = self._of_nodes if rows is None else self._of_graphs
+            self._operators[build] = whole.rows(replica, row, shift, slots, self.nodes)
         return self._operators[build]
 
 

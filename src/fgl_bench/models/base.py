@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ class Backbone:
 
     def encoder(self) -> Backbone:
         """Return this backbone without a head of its own: the last convolution gives the output."""
-        return replace(self, head="conv") if any(field.name == "head" for field in fields(self)) else self
+        return replace(cast(Any, self), head="conv") if any(field.name == "head" for field in fields(self)) else self
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         """Return names and shapes of the parameters."""

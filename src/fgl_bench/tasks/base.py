@@ -67,16 +67,16 @@ class Head(Around):
         inner: the backbone; a head of its own is replaced (:meth:`Backbone.encoder`).
     """
 
-    needs_neighbors: ClassVar[bool] = False  # type: ignore[misc]  # a mini-batch of examples has the neighbors that it needs
-    rows_suffice: ClassVar[bool] = False  # type: ignore[misc]
+    needs_neighbors: ClassVar[bool] = False  # a mini-batch of examples has the neighbors that it needs
+    rows_suffice: ClassVar[bool] = False
 
     def __init__(self, inner: Backbone, width: int):
         super().__init__(inner.encoder())
         self.width = width
 
     @property
-    def beside(self) -> tuple[str, ...]:  # type: ignore[override]  # the inner network's
-        return self.inner.beside
+    def auxiliary(self) -> tuple[str, ...]:  # type: ignore[override]  # the inner network's
+        return self.inner.auxiliary
 
     def shapes(self, num_classes: int) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the task's own parameters: linear layers."""

@@ -93,7 +93,7 @@ class TU(Dataset):
         nodes, graphs = (np.cumsum([0, *(len(part[i]) for part in sets)]) for i in (0, 3))
         features = np.concatenate([np.pad(part[0], ((0, 0), (0, width - part[0].shape[1]))) for part in sets])
         edges = np.concatenate([part[1] + start for part, start in zip(sets, nodes[:-1], strict=True)], 1)
-        whole = self.graph(features, *edges, np.zeros(nodes[-1], dtype=np.int64))
+        whole = self.graph(features, edges[0], edges[1], np.zeros(nodes[-1], dtype=np.int64))
         labels = np.concatenate([part[3] for part in sets])
         parts: dict[str, Any] = {"features": whole.features, "edges": whole.edges, "labels": labels, "metric": self.metric}
         parts["graph"] = np.concatenate([part[2] + start for part, start in zip(sets, graphs[:-1], strict=True)])
