@@ -37,6 +37,7 @@ def test_the_page_is_self_contained_and_holds_every_number():
     assert (table["made"], table["planned"]) == (5, 8) and data["papers"][1]["tables"][0]["made"] == 0
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", papers())
 def test_the_page_has_the_verdicts_of_the_committed_tables(name):
     data = paper_data(gather(load_paper(name), RESULTS, RESULTS / "published"))
