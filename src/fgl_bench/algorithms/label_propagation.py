@@ -31,6 +31,7 @@ class LabelPropagation(Local):
         steps: number of propagation steps.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     trains: ClassVar[bool] = False

@@ -40,10 +40,14 @@ class Split:
             (:func:`fgl_bench.data.masks.held_out_masks`); null draws all three masks in every repetition.
         train_per_class: with ``reserve``, training nodes of every class wherever masks are drawn; null takes the first ratio.
         overlaps: whether a node may have several clients.
+        personal_ends: whether each client has its own input and output layers.
+        reads_features: whether clients depend on the features.
         ways_of_masks: values of ``masks``; a split with more of them overrides :meth:`draw_masks`.
     """
 
     overlaps: ClassVar[bool] = False
+    reads_features: ClassVar[bool] = False
+    personal_ends: ClassVar[bool] = False
     ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "given")
 
     ratios: list[float] | None
