@@ -9,6 +9,7 @@ so that Ctrl-C, or an end without warning, costs the run under way; the same com
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -36,6 +37,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
     result.add_argument("--jobs", type=int, default=1, help="cells at a time")
     result.add_argument("--slowest", action="store_true", help="most expensive cells first, for a machine that is much faster")
+    result.add_argument(
+        "--longest", type=float, default=math.inf, metavar="HOURS", help="leave out cells that are estimated to take longer"
+    )
     result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")
     result.add_argument("--device", default="auto")
     result.add_argument("--results", type=Path, default=ROOT / "results" / "leaderboard", help="folder of the cells")
@@ -65,8 +69,12 @@ def make(options: argparse.Namespace) -> int:
     columns, entries = protocol.narrowed(options.datasets, options.methods)
     _, others = current(read_records(folder), protocol)
     work = plan(protocol, columns, entries, folder, read_rates(ROOT / "results" / "rates.csv"))
-    work = work[::-1] if options.slowest else work
     done = len(columns) * len(entries) - len(work)
+    long = sum(cost > 3600 * options.longest for _, cost in work)
+    if long:
+        print(f"left out: {long} cell(s) that are estimated to take longer than {options.longest:.2f} h")
+        work = [pair for pair in work if pair[1] <= 3600 * options.longest]
+    work = work[::-1] if options.slowest else work
     print(f"{done} cell(s) complete, {len(work)} to make: {duration(sum(cost for _, cost in work) or None)}", flush=True)
     for record in others:
         print(f"  of another protocol: {record.entry} in {record.column.key} ({record.protocol})")
