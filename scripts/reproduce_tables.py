@@ -29,15 +29,11 @@ from fgl_bench.config.groups import build
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
-from fgl_bench.papers.agreement import OVERVIEW as FINDINGS
-from fgl_bench.papers.agreement import agreeing, coverage, section_of_chosen
-from fgl_bench.papers.agreement import overview_line as findings_line
-from fgl_bench.papers.analysis import OVERVIEW
-from fgl_bench.papers.matched_rows import FILE, read_choices
 from fgl_bench.papers.plan import Cell, Paper, Table, fill, in_order, load_paper, papers, plan
 from fgl_bench.papers.published import read_published
-from fgl_bench.papers.settlements import read_settlements
-from fgl_bench.papers.work import Runs, Work, compared, outlook, preset
+from fgl_bench.papers.reproduction import reproduction, write
+from fgl_bench.papers.verdicts import read_registered
+from fgl_bench.papers.work import Runs, Work, outlook, preset
 from fgl_bench.results.cells import read_cells
 from fgl_bench.results.estimates import MEASURED, Costs, duration, rates_of, read_rates, write_rates
 from fgl_bench.results.store import identity
@@ -135,16 +131,14 @@ class Reproduction:
         datasets, results = flat(self.options.datasets), ROOT / "results"
         tables = [self._with(paper, table, datasets) for table in paper.tables if not self.keys or table.key in self.keys]
         extra = [text for text in self.extra if not (text.startswith("seeds=") and self._usual(tables))]
-        choices = [each for each in read_choices(results / "settlements" / FILE) if each["paper"] == paper.name]
         return Work(
             paper,
             tables,
             read_published(results / "published" / f"{paper.name}.csv"),
             self.results,
             extra,
-            read_settlements(results / "settlements" / f"{paper.name}.yaml"),
+            read_registered(results / "settlements"),
             fill(plan(tables), read_cells(results / "draws" / paper.name)),
-            choices,
             self.costs,
         )
 
@@ -185,16 +179,10 @@ class Reproduction:
             for path in work.write():
                 print(f"written: {path.relative_to(self.results)}")
         if self.whole:
-            path = self.results / "tables" / "agreement.md"
-            lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
-            settled = [(work, work.settled()) for work in self.works]
-            lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in settled)]
-            lines += coverage({work.paper.title: cells for work, cells in settled}, self.absent)
-            lines += section_of_chosen({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in settled})
-            lines += compared(self.works)
-            write_whole(path, "\n".join(lines) + "\n")
-            print(f"written: {path.relative_to(self.results)}")
-            write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
+            folder = self.results / "tables"
+            for path in write(reproduction(self.works, ROOT / "results" / "settlements", self.absent), folder):
+                print(f"written: {path.relative_to(self.results)}")
+            write_whole(folder / "outlook.md", "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
             write_rates(self.results / "rates.csv", self.costs.earlier | rates_of(self.costs.known))
         for (work, cell), reason in runs.failures:
             print(f"failed: {work.name(cell)}: {reason}\n    {cell.command}", file=sys.stderr)

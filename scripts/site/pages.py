@@ -218,14 +218,13 @@ def results() -> None:
         write(f"results/{name}.md", (RESULTS / "bench" / f"{name}.md").read_text(encoding="utf-8").splitlines())
     with mkdocs_gen_files.open("results/growth.png", "wb") as file:
         file.write((RESULTS / "bench" / "growth.png").read_bytes())
-    lines = (RESULTS / "tables" / "agreement.md").read_text(encoding="utf-8").splitlines()
-    lines += ["", "## The tables", "", "Our results next to the printed ones:", ""]
+    lines = ["# The papers' tables", "", "Our results next to the printed ones:", ""]
     for folder in sorted(path for path in (RESULTS / "tables").iterdir() if path.is_dir()):
         tables = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("table*.md")) if not path.stem.endswith("_statistics")]
         title = tables[0].removeprefix("# ").partition(",")[0]
         lines.append(f"- [{title}](../results/{folder.name}.md)")
         write(f"results/{folder.name}.md", [f"# {title}", "", *(re.sub("^# ", "## ", table) for table in tables)])
-    write("results/agreement.md", lines)
+    write("results/tables.md", lines)
 
 
 KEYS = """\

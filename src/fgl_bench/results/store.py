@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
 import json
@@ -165,8 +166,6 @@ def write_run(
     Raises:
         UserError: the results directory cannot be written.
     """
-    import pandas as pd
-
     with ExitStack() as stack:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +176,8 @@ def write_run(
         run = temporary / "new"
         run.mkdir()
         (run / "config.yaml").write_text(config, encoding="utf-8")
-        pd.DataFrame(rows).to_csv(run / "history.csv", index=False)
+        with (run / "history.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([list(rows[0]), *(row.values() for row in rows)])
         for name, named in (("mixing.npz", arrays), ("final_state.npz", final_state)):
             if named:
                 np.savez_compressed(run / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle

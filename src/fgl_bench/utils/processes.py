@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import re
 import signal
@@ -93,12 +94,19 @@ class Stopped(KeyboardInterrupt):
 
 
 def import_torch() -> None:
-    """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process."""
-    held = {number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process.
+
+    It makes half a million objects that stay: they are not searched for garbage, meanwhile or later, which saves 0.3 s.
+    """
+    if "torch" in sys.modules:  # in a user's program
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    gc.disable()
     try:
         import torch  # noqa: F401
     finally:
+        gc.freeze()
+        gc.enable()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

@@ -49,7 +49,7 @@ class Small(NamedTuple):
 def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
     """Check every promise of a method; returns 0, or 1 if one is broken."""
     cfg = composed(subject, overrides, SMALL, folders)
-    scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)
+    scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)[0]
     print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
     watch(cfg)
     federations = prepare(resolve(cfg))
@@ -133,7 +133,7 @@ def unlabeled(small: Small) -> None:
 
 def absent(small: Small) -> None:
     """The state of an absent client affects no other client."""
-    if not issubclass(check_node(small.cfg.scenario), Sync):
+    if not issubclass(check_node(small.cfg.scenario)[0], Sync):
         raise Untried("the scenario has no server that averages absent clients")
     cfg = small.cfg.copy()
     cfg.merge_with(PARTIAL)
@@ -148,7 +148,7 @@ def absent(small: Small) -> None:
 
 def stochastic(small: Small) -> None:
     rows = list(small.run.rows)
-    if not issubclass(check_node(small.cfg.scenario), Sync):  # with a server, the weights of mix() if any client arrived
+    if not issubclass(check_node(small.cfg.scenario)[0], Sync):  # with a server, the weights of mix() if any client arrived
         rows += [torch.from_numpy(np.asarray(matrix)) for matrix in small.run.outcome.mixing.values()]
     for weights in (rows_ for rows_ in rows if rows_.numel()):
         off = (weights.double().sum(-1) - 1).abs().max().item()
