@@ -149,7 +149,7 @@ def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, s
     line = common(options, matched, options.dataset)
     ours = run_ours([*line, f"rounds={our_rounds}", f"seeds={list(range(SEEDS))}"])
     answers, cores = {}, os.cpu_count() or 1
-    for threads in [cores] if PEERS[name].all_cores else sorted({1, cores}):
+    for threads in [cores] if PEERS[name].all_cores else options.threads or sorted({1, cores}):
         answers[threads], counts = run_theirs(options, method, matched, [*line, f"rounds={rounds}", "seeds=[0]"], threads=threads)
         file = RESULTS / "peers" / f"{name}-{method}-{options.dataset}-{options.clients}_clients-{threads}_threads.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, s
         "rounds": str(rounds), "model": evaluated, "threads": str(threads),
         "their_s": f"{seconds[threads]:.3g}", "our_s": f"{own:.3g}", "ratio": f"{seconds[threads] / own:.3g}",
         "theirs": f"{100 * final(answers[threads], counts, evaluated):.1f}", "ours": f"{100 * float(curve.mean()):.1f}",
-        "cores": str(cores), "load": f"{options.load:.1f}",
+        "tried": " ".join(map(str, answers)), "cores": str(cores), "load": f"{options.load:.1f}",
         "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
         "date": str(date.today()), "command": "fgl-bench " + " ".join([*line, f"rounds={our_rounds}"]), "problem": "",
     }  # fmt: skip
@@ -236,11 +236,13 @@ def table(file: Path) -> str:
             ]  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
     ran = [row for row in records if not row.get("problem")]
-    if ran:
-        days, cores, versions = (", ".join(sorted({row[key] for row in ran})) for key in ("date", "cores", "versions"))
-        loads = ", ".join(sorted({row["load"] for row in ran if row.get("load")}))
-        lines += ["", f"{days}; {cores} cores; {versions}{f'; load average before: {loads}' if loads else ''}."]
-    else:
+    conditions: dict[str, dict[str, None]] = {}
+    for row in ran:
+        busy = f"; load average {row['load']} before, theirs tried with {row['tried']} thread(s)" if row.get("load") else ""
+        conditions.setdefault(f"{row['date']}; {row['cores']} cores; {row['versions']}{busy}", {})[row["framework"]] = None
+    for condition, titles in conditions.items():
+        lines += ["", f"{', '.join(titles)}: {condition}."]
+    if not ran:
         lines = []
     for row in records:
         if row.get("problem"):
@@ -258,6 +260,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--dataset", default="cora")
     command.add_argument("--split", default="metis")
     command.add_argument("--clients", type=int, default=20)
+    command.add_argument("--threads", type=int, nargs="+", help="of the other framework; default: one, and all cores")
     command.add_argument("--tables-only", action="store_true")
     return command
 

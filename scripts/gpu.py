@@ -23,10 +23,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from tabulate import tabulate
@@ -244,8 +245,7 @@ def openfgl(options: argparse.Namespace, setting: dict[str, Any], method: str) -
         theirs, _ = compare.run_theirs(asked, method, matched, line, cuda=options.device == "cuda")
     except subprocess.CalledProcessError as error:
         return {"error": last(error.stderr)}
-    steady = sorted(theirs["seconds"][1:])
-    return {"seconds per round": steady[len(steady) // 2]}
+    return {"seconds per round": median(theirs["seconds"][1:])}
 
 
 def throughput(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
@@ -282,7 +282,7 @@ def cells(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """Cells that the papers' tables and the leaderboard lack, the most expensive first, for the seconds that are left.
 
     The folder gets a copy of what is stored already, which the two scripts complete. They share the best number of processes of
-    :func:`throughput`.
+    :func:`throughput`, and leave out what would not end in time by the stored rates of CPUs and the :func:`speedup` of this device.
     """
     from fgl_bench.papers.plan import papers
 
@@ -293,9 +293,9 @@ def cells(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
             (options.out / name).parent.mkdir(exist_ok=True)
             draft.rename(options.out / name)
     before, until = stored(options.out), time.monotonic() + seconds
-    jobs, shared = best_number(options.out)
+    (jobs, shared), longest = best_number(options.out), seconds / 3600 * speedup(options.out)
     with mps() if shared else nullcontext():
-        lines = [table_cells(options, jobs), leaderboard_cells(options, jobs, seconds)]
+        lines = [table_cells(options, jobs, longest), leaderboard_cells(options, jobs, longest, seconds)]
         logs = [options.out / f"{name}.log" for name in ("tables", "leaderboard")]
         started = [logged(line, log) for line, log in zip(lines, logs, strict=True)]
         while any(process.poll() is None for process in started) and time.monotonic() < until:
@@ -305,9 +305,11 @@ def cells(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
             interrupt(process)
     after = stored(options.out)
     lines_of_logs = [line for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
-    failed = [line for line in lines_of_logs if re.match(r"failed: (?!.* after \d+ s \(exit)|leaderboard: |reproduce_tables: ", line)]
+    notes = [
+        line for line in lines_of_logs if re.match(r"left out: |failed: (?!.* after \d+ s \(exit)|leaderboard: |reproduce_tables: ", line)
+    ]
     new = {name: after[name] - before[name] for name in after}
-    return {"new": new, "failed": failed, **({"unfinished": "time was up"} if unfinished else {})}
+    return {"new": new, "notes": notes, **({"unfinished": "time was up"} if unfinished else {})}
 
 
 def logged(line: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
@@ -317,17 +319,21 @@ def logged(line: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """End a process as Ctrl-C does, or after :data:`GRACE` seconds for good. Its finished runs are stored."""
+    """End a process as Ctrl-C does, or after :data:`GRACE` seconds for good, with its children. Its finished runs are stored."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:
             process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            process.kill()
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")  # a long operation lets them ignore the script's end
+            running = children.read_text(encoding="ascii").split() if children.is_file() else []
+            for number in (process.pid, *map(int, running)):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
             process.wait()
 
 
-def table_cells(options: argparse.Namespace, jobs: int) -> list[str]:
+def table_cells(options: argparse.Namespace, jobs: int, longest: float) -> list[str]:
     """Return the command that computes what the papers' tables lack, into the folder; one short run in a rehearsal."""
     line = [sys.executable, "scripts/reproduce_tables.py", "--results", str(options.out), "--device", options.device, "--threads", "1"]
     if options.small:
@@ -339,14 +345,16 @@ def table_cells(options: argparse.Namespace, jobs: int) -> list[str]:
             "trips=40",
             *(f"{key.replace('__', '.')}={TINY[key]}" for key in TINY if key.startswith("dataset")),
         ]
-    return [*line, "--slowest", "--jobs", str(jobs)]
+    return [*line, "--slowest", "--longest", f"{longest:.3f}", "--jobs", str(jobs)]
 
 
-def leaderboard_cells(options: argparse.Namespace, jobs: int, seconds: float) -> list[str]:
+def leaderboard_cells(options: argparse.Namespace, jobs: int, longest: float, seconds: float) -> list[str]:
     """Return the command that computes what the leaderboard lacks, into the folder; one cell that trains nothing in a rehearsal."""
     line = [sys.executable, "scripts/leaderboard.py", "--results", str(options.out / "leaderboard" / "v2"), "--device", options.device]
     line += ["--hours", f"{seconds / 3600:.3f}"]
-    return [*line, *(["--methods", "majority", "--columns", "webkb"] if options.small else ["--slowest", "--jobs", str(jobs)])]
+    if options.small:
+        return [*line, "--methods", "majority", "--columns", "webkb"]
+    return [*line, "--slowest", "--longest", f"{longest:.3f}", "--jobs", str(jobs)]
 
 
 def best_number(out: Path) -> tuple[int, bool]:
@@ -356,6 +364,16 @@ def best_number(out: Path) -> tuple[int, bool]:
         return 1, False
     best = max(json.loads(path.read_text(encoding="utf-8"))["result"]["measured"], key=lambda each: each["runs per minute"])
     return max(1, best["processes"] // 2), best["mps"]
+
+
+def speedup(out: Path) -> float:
+    """Return how many times as fast the device is as the CPU, the median over :func:`rounds`; 1 if nothing was measured."""
+    factors = []
+    for path in out.glob("rounds-*.json"):
+        modes = json.loads(path.read_text(encoding="utf-8"))["result"]["modes"]
+        cpu, device = (modes.get(mode, {}).get("seconds per round") for mode in ("cpu", "eager"))
+        factors += [cpu / device] if cpu and device else []
+    return median(factors) if factors else 1.0
 
 
 def stored(folder: Path) -> dict[str, int]:
@@ -438,9 +456,9 @@ def page(folder: Path, left: Sequence[str] = ()) -> str:
         heads = ["processes", "", "runs per minute", "failed"]
         parts += ["## Throughput", tabulate(rows, heads, "pipe", disable_numparse=True), f"MPS: {there['throughput']['mps']}."]
     if "cells" in there:
-        new, failed = there["cells"]["new"], there["cells"]["failed"]
+        new, notes = there["cells"]["new"], there["cells"]["notes"]
         parts += ["## Cells", f"New: {new['tables']} of the papers' tables, {new['leaderboard']} of the leaderboard."]
-        parts += ["More are missing: the next call continues."] * ("unfinished" in there["cells"]) + [f"- {line}" for line in failed]
+        parts += ["More are missing: the next call continues."] * ("unfinished" in there["cells"]) + [f"- {line}" for line in notes]
     if "huge" in there:
         parts += ["## 25 million nodes", f"```json\n{json.dumps(there['huge'], indent=1)}\n```"]
     if "workers" in there:

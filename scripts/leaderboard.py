@@ -9,6 +9,7 @@ written after every run, so that Ctrl-C, or an end without warning, costs the ru
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -34,6 +35,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--jobs", type=int, default=1, help="cells at a time")
     result.add_argument("--threads", type=int, help="of a cell; default: the machine's, divided by the jobs")
     result.add_argument("--slowest", action="store_true", help="all cells, the most expensive first, for a machine that is much faster")
+    result.add_argument(
+        "--longest", type=float, default=math.inf, metavar="HOURS", help="leave out cells that are estimated to take longer"
+    )
     result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")
     result.add_argument("--device", default="auto")
     result.add_argument("--results", type=Path, default=ROOT / "results" / "leaderboard" / "v2", help="folder of the cells")
@@ -66,6 +70,10 @@ def make(options: argparse.Namespace) -> int:
     later = [] if options.slowest else [each for each in work if protocol.later(each[0].entry, each[0].column)]
     work = work[::-1] if options.slowest else work[: len(work) - len(later)]
     done = len(columns) * len(entries) - len(work) - len(later)
+    long = sum(cost > 3600 * options.longest for _, cost in work)
+    if long:
+        print(f"left out: {long} cell(s) that are estimated to take longer than {options.longest:.2f} h")
+        work = [pair for pair in work if pair[1] <= 3600 * options.longest]
     print(f"{done} cell(s) complete, {len(work)} to make: {duration(sum(cost for _, cost in work) or None)}", flush=True)
     if later:
         print(f"  {len(later)} more are too dear without a GPU (--slowest): {duration(sum(cost for _, cost in later))}")

@@ -72,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
     result.add_argument("--cheapest", action="store_true", help="cheapest runs of all papers first, printed cells before others")
     result.add_argument("--slowest", action="store_true", help="most expensive runs of all papers first, for a machine that is much faster")
+    result.add_argument("--longest", type=float, default=math.inf, metavar="HOURS", help="leave out runs that are estimated to take longer")
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="further keys of every run")
     result.add_argument("--again", action="store_true", help="also make the runs that are complete; each takes its predecessor's place")
     result.add_argument("--list", action="store_true", help="show the plan, run by run, and stop")
@@ -212,6 +213,10 @@ class Reproduction:
             pairs.sort(key=lambda pair: (pair[1].overrides not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
         if self.options.slowest:
             pairs.sort(key=lambda pair: -(pair[0].cost(pair[1]) or 0))
+        long = [pair for pair in pairs if (pair[0].cost(pair[1]) or 0) > 3600 * self.options.longest]
+        if long:
+            print(f"left out: {len(long)} run(s) that are estimated to take longer than {self.options.longest:.2f} h")
+            pairs = [pair for pair in pairs if pair not in long]
         later = {work.paper.name: work.alternatives() for work in self.works}
         return sorted(pairs, key=lambda pair: (pair[1].dataset in self.absent, pair[1].overrides in later[pair[0].paper.name]))
 

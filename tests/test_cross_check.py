@@ -130,6 +130,7 @@ def test_other_code_counts_with_the_faster_number_of_threads(peers, monkeypatch,
     monkeypatch.setitem(sys.modules, "other", SimpleNamespace(MATCHED={"fedavg": {"ours": [*TINY[1:4], "algorithm=fedavg"]}}))
     options = peers.parser().parse_args(["--dataset", "csbm", "--clients", "3"])
     options.repository, options.source, options.python, options.load = "other", ".", sys.executable, 0.5
+    options.threads = None
     row = peers.compared("other", "fedavg", options)
     assert (row["threads"], row["their_s"]) == ("4", "0.75")
     assert float(row["ratio"]) == pytest.approx(0.75 / float(row["our_s"]), rel=0.02)

@@ -38,7 +38,7 @@ def measured(script, monkeypatch, tmp_path, **runs) -> list[str]:
 
 
 def test_a_step_with_work_left_is_continued_by_the_next_call(script, tmp_path, monkeypatch):
-    cells = {"new": {"tables": 3, "leaderboard": 0}, "failed": [], "unfinished": "time was up"}
+    cells = {"new": {"tables": 3, "leaderboard": 0}, "notes": [], "unfinished": "time was up"}
     huge = {"seconds": {"train": 1.0}}
     assert measured(script, monkeypatch, tmp_path, cells=lambda: cells, huge=lambda: huge) == ["cells", "huge"]
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def test_scripts_that_make_cells_are_stopped_when_time_is_up(script, tmp_path, m
     begin = time.monotonic()
     result = script.cells(script.parser().parse_args(["--small", "--out", str(folder)]), seconds)
     assert time.monotonic() - begin < 25
-    assert ("unfinished" in result, result["failed"]) == (status, ["failed: a run: stopped"] * status)
+    assert ("unfinished" in result, result["notes"]) == (status, ["failed: a run: stopped"] * status)
     assert result["new"] == {"tables": 0, "leaderboard": 0}
 
 
@@ -76,6 +76,31 @@ def test_the_number_of_processes_is_half_of_the_best_that_was_measured(script, t
     measured = [{"processes": n, "mps": mps, "runs per minute": n * (1 + mps), "failed": 0} for n in (1, 8) for mps in (False, True)]
     (tmp_path / "throughput.json").write_text(json.dumps({"about": "", "result": {"measured": measured}}))
     assert script.best_number(tmp_path) == (4, True)
+
+
+def test_the_speed_of_the_device_is_the_median_over_methods(script, tmp_path):
+    assert script.speedup(tmp_path) == 1.0
+    for number, eager in enumerate((0.5, 0.25, None)):
+        modes = {"cpu": {"seconds per round": 1.0}, "eager": {"error": "no memory"} if eager is None else {"seconds per round": eager}}
+        (tmp_path / f"rounds-{number}-cora.json").write_text(json.dumps({"about": "", "result": {"modes": modes}}))
+    assert script.speedup(tmp_path) == 3.0
+
+
+def test_a_script_that_ignores_ctrl_c_is_killed_with_its_children(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "GRACE", 0.1)
+    ignoring = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {ignoring!r}]); {ignoring}"
+    process = script.logged([sys.executable, "-c", parent], tmp_path / "log")
+    while (tmp_path / "log").read_text().count("ready") < 2:
+        time.sleep(0.05)
+    child = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not child.is_file():
+        pytest.skip("this system does not list a process's children")
+    number = int(child.read_text())
+    script.interrupt(process)
+    time.sleep(0.2)
+    state = Path(f"/proc/{number}/stat")
+    assert process.returncode == -9 and (not state.is_file() or state.read_text().split()[2] == "Z")
 
 
 @pytest.mark.audit
