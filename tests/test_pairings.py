@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 import fgl_bench.config.groups
 import fgl_bench.config.pairing
 import fgl_bench.runner.program
+import fgl_bench.runner.run
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import check_node
@@ -79,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @cache
 def algorithm_config(name: str, folder: str) -> DictConfig:
     where = [f"results_dir={folder}", f"cache_dir={folder}"]
-    pairing = check_node(compose("config", [f"algorithm={name}"]).algorithm).pairing
+    pairing = check_node(compose("config", [f"algorithm={name}"]).algorithm)[0].pairing
     chosen = [f"algorithm={name}", *(f"{group}={choice}" for group, choice in pairing.items()), *SMALL, f"rounds={ROUNDS.get(name, 1)}"]
     chosen += [*CHANGES.get(name, []), *where]
     cfg = compose("config", chosen)
@@ -103,9 +104,9 @@ def model_config(name: str) -> DictConfig:
 @pytest.fixture(scope="module", autouse=True)
 def each_node_is_checked_once() -> Iterator[None]:
     """What is built again and again is the same few nodes, and checking one takes as long as training it."""
-    checked: dict[str, type] = {}
+    checked: dict[str, tuple[type, DictConfig]] = {}
 
-    def check(node: DictConfig) -> type:
+    def check(node: DictConfig) -> tuple[type, DictConfig]:
         key = f"{node._get_full_key(None)} {node}"
         if key not in checked:
             checked[key] = check_node(node)
@@ -156,7 +157,7 @@ def pairs() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("algorithm", "model"), list(pairs()))
 def test_every_pair_trains_or_says_why_not(algorithm, model, folder, monkeypatch):
-    method = check_node(algorithm_config(algorithm, folder).algorithm)
+    method, _ = check_node(algorithm_config(algorithm, folder).algorithm)
     usual = algorithm_config(algorithm, folder).model
     try:
         seen = run(algorithm, model, folder, monkeypatch)
