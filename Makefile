@@ -46,7 +46,7 @@ test: $(DEV) ## set up and run the tests on all cores (on the real data sets too
 	$(PYTEST) -m "not nightly and not audit" $(ARGS)
 
 nightly: $(DEV) ## run all tests: also killed sweeps, launchers, measured memory, all pairings, audits and other processors
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --hypothesis-profile=nightly $(ARGS)
 	$(MAKE) --no-print-directory test-processors
 
 test-processors: $(DEV) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
@@ -76,13 +76,13 @@ bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../Open
 # DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan run by run.
 PAPER ?= all
 reproduce-tables: $(READY) ## run what the papers' tables lack, then write results/tables (see docs/reproduction.md)
-	$(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
+	$(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(COLUMNS),--columns $(COLUMNS)) \
 	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
 # Comma-separated DATASETS and METHODS narrow what is made; JOBS, HOURS and DEVICE say how; ARGS="--list" shows the plan cell by cell.
 leaderboard: $(READY) ## make what the leaderboard lacks, the cheap cells first (see docs/leaderboard.md)
-	$(PY) scripts/leaderboard.py $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
+	$(PY) scripts/leaderboard.py $(if $(COLUMNS),--columns $(COLUMNS)) $(if $(METHODS),--methods $(METHODS)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 figures: $(DEV) ## draw the papers' figures from the runs and cells into results/figures

@@ -286,7 +286,7 @@ def cells(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """
     from fgl_bench.papers.plan import papers
 
-    for name in () if options.small else (*(f"cells/{paper}" for paper in papers()), "leaderboard"):
+    for name in () if options.small else (*(f"cells/{paper}" for paper in papers()), "leaderboard/v2"):
         if not (options.out / name).is_dir():
             draft = options.out / ".copied"
             shutil.copytree(ROOT / "results" / name, draft, dirs_exist_ok=True)
@@ -350,10 +350,10 @@ def table_cells(options: argparse.Namespace, jobs: int, longest: float) -> list[
 
 def leaderboard_cells(options: argparse.Namespace, jobs: int, longest: float, seconds: float) -> list[str]:
     """Return the command that computes what the leaderboard lacks, into the folder; one cell that trains nothing in a rehearsal."""
-    line = [sys.executable, "scripts/leaderboard.py", "--results", str(options.out / "leaderboard"), "--device", options.device]
+    line = [sys.executable, "scripts/leaderboard.py", "--results", str(options.out / "leaderboard" / "v2"), "--device", options.device]
     line += ["--hours", f"{seconds / 3600:.3f}"]
     if options.small:
-        return [*line, "--methods", "majority", "--datasets", "webkb"]
+        return [*line, "--methods", "majority", "--columns", "webkb"]
     return [*line, "--slowest", "--longest", f"{longest:.3f}", "--jobs", str(jobs)]
 
 

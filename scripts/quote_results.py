@@ -1,4 +1,4 @@
-"""Write the numbers that docs/reproduction.md, its appendix and docs/notes/speed.md quote, from the tables in results/tables/.
+"""Write the numbers that pages of docs/ quote, from the tables in results/tables/.
 
     python scripts/quote_results.py
 
@@ -28,7 +28,7 @@ from blocks import filled  # noqa: E402
 from fgl_bench.results.render import markdown  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("reproduction.md", "reproduction_readings.md", "findings_papers.md", "notes/speed.md")
+PAGES = ("reproduction.md", "reproduction_readings.md", "findings.md", "notes/speed.md")
 OPTION = re.compile(r"(columns|rows)=(\S+)")
 
 

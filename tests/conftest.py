@@ -9,7 +9,8 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
-settings.register_profile("suite", deadline=None)
+settings.register_profile("suite", deadline=None, max_examples=25)
+settings.register_profile("nightly", deadline=None)
 settings.load_profile("suite")
 # What the tests start is not to inherit the deafness of nohup and of a shell's background jobs.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,6 +6,7 @@ import importlib
 import math
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -22,10 +23,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.cross_client.fedaas import FedAAS
-from fgl_bench.config.groups import ROLES, build, check_node, label
+from fgl_bench.config.groups import ROLES, build, build_group, check_node, label
 from fgl_bench.config.identity import MODULES, canonical
 from fgl_bench.config.schema import register_all
-from fgl_bench.config.settings import resolve_budget
+from fgl_bench.config.settings import check_numbers, resolve_budget
+from fgl_bench.config.values import check_values
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
@@ -230,6 +232,28 @@ def test_build_gives_the_object_with_plain_values() -> None:
 def test_build_refuses_by_the_key_s_name(values: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         build(node(**values))
+
+
+def test_an_object_of_another_group_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"algorithm\._target_=os\.getcwd: gives a str, not a method \(derived from fgl_bench's Algorithm\)"
+    ):
+        build_group(OmegaConf.create({"algorithm": {"_target_": "os.getcwd"}}), "algorithm")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seeds": list(range(1000))}, None),
+        ({"seeds": list(range(1001))}, "seeds"),
+        ({"dataset": {"homophily": math.nan}}, "dataset.homophily=nan"),
+    ],
+)
+def test_lists_have_at_most_a_thousand_values_and_numbers_are_finite(change: dict[str, object], said: str | None) -> None:
+    cfg = OmegaConf.merge(composed(), change)
+    with pytest.raises(UserError, match=said) if said else nullcontext():
+        check_values(cfg)
+        check_numbers(cfg)
 
 
 def test_every_group_has_a_default() -> None:

@@ -42,15 +42,14 @@ def start(run, row=0):
     return {name: tensor.clone() for name, tensor in run.named(run.sim.initial[row]).items()}
 
 
-@pytest.mark.parametrize(("epochs", "layers"), [(1, 3), (3, 2)])
 @pytest.mark.parametrize(
-    ("method", "plain"),
+    ("method", "plain", "epochs", "layers"),
     [
-        (lambda: Local(), sync.Local()),
-        (lambda: FedAvg(), sync.FedAvg()),
-        (lambda: FedProx(mu=0.7), sync.FedProx(mu=0.7)),
-        (lambda: FedGTA(**GTA), sync.FedGTA()),
-        (lambda: FedGTA(**{**GTA, "threshold": 0.98}), sync.FedGTA(threshold=0.98)),
+        (lambda: Local(), sync.Local(), 1, 3),
+        (lambda: FedAvg(), sync.FedAvg(), 1, 3),
+        (lambda: FedProx(mu=0.7), sync.FedProx(mu=0.7), 3, 2),
+        (lambda: FedGTA(**GTA), sync.FedGTA(), 1, 3),
+        (lambda: FedGTA(**{**GTA, "threshold": 0.98}), sync.FedGTA(threshold=0.98), 3, 2),
     ],
 )
 def test_synchronous_rounds(method, plain, epochs, layers):
@@ -87,15 +86,14 @@ def compare(run, trace, clients, s=0):
     assert sum(seen) == history.trips[-1]
 
 
-@pytest.mark.parametrize("lag_unit", ["trips", "time"])
 @pytest.mark.parametrize(
-    ("method", "plain"),
+    ("method", "plain", "lag_unit"),
     [
-        (lambda: FedSAGCL(**SAGCL), buffered.FedSAGCL()),
-        (lambda: FedSAGCL(**{**SAGCL, "threshold": 0.97, "staleness_exponent": 1.0}), buffered.FedSAGCL(theta_c=0.97, alpha=1.0)),
-        (lambda: FedSAGCL(**{**SAGCL, "clustercast": False}), buffered.FedSAGCL(clustercast=False)),
-        (lambda: FedSAGCL(**{**SAGCL, "weights": "uniform"}), buffered.FedSAGCL(weighting="uniform")),
-        (lambda: FedBuff(**{**BUFF, "buffer": 2}), buffered.FedBuff()),
+        (lambda: FedSAGCL(**SAGCL), buffered.FedSAGCL(), "trips"),
+        (lambda: FedSAGCL(**{**SAGCL, "threshold": 0.97, "staleness_exponent": 1.0}), buffered.FedSAGCL(theta_c=0.97, alpha=1.0), "time"),
+        (lambda: FedSAGCL(**{**SAGCL, "clustercast": False}), buffered.FedSAGCL(clustercast=False), "trips"),
+        (lambda: FedSAGCL(**{**SAGCL, "weights": "uniform"}), buffered.FedSAGCL(weighting="uniform"), "time"),
+        (lambda: FedBuff(**{**BUFF, "buffer": 2}), buffered.FedBuff(), "time"),
     ],
 )
 def test_semi_asynchronous_runs(method, plain, lag_unit):

@@ -31,7 +31,7 @@ def cells() -> list[dict[str, Any]]:
 def source(tmp_path, cells) -> Path:
     """A folder with these cells and one of the leaderboard; ``results`` beside it is empty."""
     write_cells(tmp_path / "gpu" / "cells" / PAPER, cells)
-    (path, *_) = sorted((RESULTS / "leaderboard").glob("webkb-natural/majority.json"))
+    (path, *_) = sorted((RESULTS / "leaderboard" / "v2").glob("webkb/majority.json"))
     copy = tmp_path / "gpu" / path.relative_to(RESULTS)
     copy.parent.mkdir(parents=True)
     shutil.copy(path, copy)
@@ -143,7 +143,7 @@ def test_a_changed_cell_of_the_leaderboard_is_refused(source, capsys, key, value
     (path,) = (source / "leaderboard").rglob("*.json")
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), key: value}), encoding="utf-8")
     refused, summary, *_ = imported(source, capsys, status=1)
-    assert refused.startswith("refused: leaderboard/webkb-natural/majority: ") and reason in refused
+    assert refused.startswith("refused: leaderboard/webkb/majority: ") and reason in refused
     assert summary.startswith("2 cell(s) imported") and not (source.with_name("results") / "leaderboard").exists()
 
 

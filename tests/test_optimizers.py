@@ -44,18 +44,17 @@ def pair(request):
     return PAIRS[request.param]
 
 
-@pytest.mark.parametrize("participation", [0.5])
 @pytest.mark.parametrize(
-    ("method", "plain"),
+    ("method", "plain", "name"),
     [
-        (test_scaffold.method, stateful.SCAFFOLD),
-        (test_feddc.method, stateful.FedDC),
-        (test_moon.method, stateful.MOON),
+        (test_scaffold.method, stateful.SCAFFOLD, "momentum"),
+        (test_feddc.method, stateful.FedDC, "adamw"),
+        (test_moon.method, stateful.MOON, "nesterov"),
     ],
 )
-def test_methods_that_remember_something_are_the_plain_loop(pair, method, plain, participation):
+def test_methods_that_remember_something_are_the_plain_loop(method, plain, name):
     # Momentum multiplies what rounding leaves in the states.
-    assert_follows(method, plain, participation=participation, local_epochs=2, optimizers=pair, tolerance=1e-6, **LARGE)
+    assert_follows(method, plain, participation=0.5, local_epochs=2, optimizers=PAIRS[name], tolerance=1e-6, **LARGE)
 
 
 def test_fedavg_is_the_plain_loop(pair):
@@ -68,8 +67,8 @@ def test_fedavg_is_the_plain_loop(pair):
             assert_same(run, run.trips[i][number][1], expected.trained[i])
 
 
-def test_fedsa_gcl_is_the_plain_loop(pair):
-    ours, theirs = pair
+def test_fedsa_gcl_is_the_plain_loop():
+    ours, theirs = PAIRS["nesterov"]
     federation, scenario = small_federation(1, clients=6), stragglers()
     run = simulate([federation], FedSAGCL(**SAGCL), scenario, trips=42, local_epochs=2, optimizer=ours, **LARGE)
     trace = semi_async.run_semi_async(
@@ -79,8 +78,8 @@ def test_fedsa_gcl_is_the_plain_loop(pair):
     compare(run, trace, 6)
 
 
-def test_d_psgd_is_the_plain_loop(pair):
-    ours, theirs = pair
+def test_d_psgd_is_the_plain_loop():
+    ours, theirs = PAIRS["adamw"]
     federation = small_federation(0, clients=6)
     method = DPSGD(weights="metropolis", order="train_mix")
     run = simulate([federation], method, decentralized(topology="ring"), rounds=4, optimizer=ours, **LARGE)

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from fgl_bench.algorithms.base import Peers, SemiAsyncServer, ServerRounds
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.data.federation import build_federations
-from fgl_bench.engine.batch import Batch, gcn_operator, mean_operator
+from fgl_bench.engine.batch import Batch, DenseBlocks, gcn_operator, mean_operator
 from fgl_bench.engine.derived import Derived
 from fgl_bench.engine.propagation import OneHop
 from fgl_bench.models.gcn import GCN
@@ -151,8 +151,11 @@ def test_what_is_derived_is_written_once_and_read_from_then_on(tmp_path):
             torch.testing.assert_close(values[place, 0, : len(held)], 2 * held)
             assert not values[place, 0, len(held) :].any()
     assert Counted.made == 5, "once a client"
-    Batch(given.clients, torch.float64, "cpu").derived(Counted())
+    batch = Batch(given.clients, torch.float64, "cpu")
+    derived = batch.derived(Counted())
     assert Counted.made == 10, "another type of numbers is another file"
+    batch.unload()
+    assert batch.derived(Counted()) is not derived, "read again"
 
 
 def test_an_interrupted_propagation_goes_on(monkeypatch, tmp_path):
@@ -186,3 +189,12 @@ def test_a_part_on_disk_has_the_numbers_of_a_part_in_memory(tmp_path):
 def test_one_hop_has_one_name_for_each_operator_in_every_process():
     names = [OneHop(by=operator).key for operator in (gcn_operator, mean_operator)]
     assert names[0] != names[1] and not any(" at 0x" in name for name in names)
+
+
+def test_what_is_derived_from_replaced_features_is_theirs():
+    (given,) = federations(seeds=(0,))
+    batch = Batch(given.clients, torch.float64, "cpu")
+    batch.features = DenseBlocks(1 + batch.features.select(range(batch.size)).values)
+    for i, client in enumerate(given.clients):
+        values = batch.derived(Counted()).stacked()[i, 0, : client.num_nodes]
+        torch.testing.assert_close(values, 2 * (1 + torch.from_numpy(np.array(client.features)).double()))

@@ -104,8 +104,8 @@ def roundings(largest: Mapping[Place, float]) -> list[Place]:
     return [place for place, entry in largest.items() if 0 < entry < 1e-13 * scale[place[0], place[2]]]
 
 
-SOON = [run for run in RUNS if run[0] not in ALGORITHMS or len(run) > 1]
-RUNS = [pytest.param(run, marks=() if run in SOON else pytest.mark.nightly, id=" ".join(run)) for run in RUNS]
+SOON = [run for run in RUNS if len(run) > 1]
+RUNS = [pytest.param(run, marks=() if run in SOON[::3] else pytest.mark.nightly, id=" ".join(run)) for run in RUNS]
 
 
 @pytest.mark.parametrize("overrides", RUNS)

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from fgl_bench.utils import stopping
-from fgl_bench.utils.processes import Stopped, raise_again, stoppable
+from fgl_bench.utils.processes import Stopped, import_torch, raise_again, stoppable
 from fgl_bench.utils.stopping import STOP, held_back
 
 
@@ -72,3 +72,9 @@ main()
 def test_ctrl_c_while_the_command_imports_leaves_no_traceback() -> None:
     ended = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_signals_are_held_back_only_while_torch_is_imported() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    import_torch()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hydra.core.hydra_config import HydraConfig
 
+from fgl_bench.cli import tune
 from fgl_bench.cli.tune import FOLDER, read_space, search, spaces
 from fgl_bench.config.compose import composed
 from fgl_bench.config.values import plain
@@ -204,6 +205,18 @@ def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(own):
     last = command(own, *line)
     assert last.returncode == 0 and " 0 of 10 trials made" not in last.stdout
     assert [row | {"trial": ""} for row in trials(own)] == [row | {"trial": ""} for row in whole]
+
+
+def test_an_interrupted_search_says_what_it_has_before_it_ends(monkeypatch, capsys):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune.Search, "__init__", lambda self, *_: None)
+    monkeypatch.setattr(tune.Search, "run", interrupted)
+    monkeypatch.setattr(tune, "print_outcome", lambda current: print("the best so far"))
+    with pytest.raises(KeyboardInterrupt):
+        search(["fedgta"])
+    assert capsys.readouterr().out == "the best so far\ninterrupted: give the same command to resume\n"
 
 
 @pytest.mark.nightly

@@ -45,6 +45,7 @@ TITLES = {
     "model": ("Models", "Backbones: the network that every client trains."),
     "dataset": ("Datasets", "Raw files are described in [Data](../data.md)."),
     "split": ("Splits", "How the nodes of a graph are divided among clients. Masks are described in [Data](../data.md#splits-and-masks)."),
+    "task": ("Tasks", "What has a label: a node, a graph, or a pair of nodes. See [Tasks](../tasks.md)."),
     "optimizer": ("Optimizers", "The optimizer of the clients' local steps. `lr` and `weight_decay` are top-level [keys](keys.md)."),
     "scenario": ("Scenarios", "Who trains when, and which uploads arrive."),
     "scenario/sparsity": ("Sparsity", "What is missing from the clients' data while they train."),
@@ -59,7 +60,7 @@ def main() -> None:
         for choice in choices(group):
             write(f"reference/{group}/{choice}.md", page_of(group, choice))
     write("reference/dataset.md", datasets())
-    for group in ("split", "optimizer", "tracker"):
+    for group in ("task", "split", "optimizer", "tracker"):
         write(f"reference/{group}.md", [*headed(group), *sections(group)])
     sparsity = [*headed("scenario/sparsity", 2), *sections("scenario/sparsity", 3)]
     write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *sparsity])
@@ -261,7 +262,7 @@ Everything here is made from `conf/` and from docstrings when the site is built.
 
 - [Keys](keys.md) that every run has.
 - Choices and their keys: [algorithms](algorithm.md), [models](model.md), [datasets](dataset.md), [splits](split.md),
-  [optimizers](optimizer.md), [scenarios](scenario.md) and sparsity, [trackers](tracker.md), [presets](experiment.md).
+  [optimizers](optimizer.md), [tasks](task.md), [scenarios](scenario.md) and sparsity, [trackers](tracker.md), [presets](experiment.md).
 - [Commands](commands.md): `table`, `plot`, `place`, `check`, `tune` and others.
 - [Python](python.md): `fgl_bench.run`, `load_results`, `table`, `plot`.
 - [Hooks and records](hooks.md): what a class of your own overrides and is given.

@@ -56,12 +56,6 @@ def test_the_first_stage_is_fedavg_bit_for_bit():
                 assert counts(ours.histories[s], kind, number) == counts(plain.histories[s], kind, number)
 
 
-def test_without_a_personal_stage_everything_is_fedavg():
-    ours, plain = run(method(federated_rounds=5)), run(FedAvg())
-    assert_same_trips(ours, plain, exact=True, fewest=50)
-    assert ours.histories[0].download.tolist() == plain.histories[0].download.tolist()
-
-
 @pytest.mark.parametrize("participation", [1.0, 0.6])
 def test_in_the_second_stage_clients_keep_to_themselves(participation):
     """A client begins where it ended, and does not notice when another one's labels change."""
@@ -245,18 +239,6 @@ def test_the_attention_over_three_nodes_by_hand():
     torch.testing.assert_close(found, (towards - away + h[0]) / 2, rtol=1e-12, atol=1e-12)
 
 
-def test_full_homophily_leaves_the_other_heads_out():
-    made, result, layout, theta = personal()
-    heads, batch = result.sim.trainer.model, result.sim.trainer.batch
-    heads._known.clear()
-    heads.confidence = torch.ones(10, dtype=torch.float64)
-    answers = []
-    for factor in (1.0, 3.0):
-        changed = {n: v * (1.0 if n.startswith(("homo", "input")) else factor) for n, v in layout.views(theta).items()}
-        answers.append(heads.forward(changed, batch, heads.first(changed, batch), no_dropout).logits)
-    torch.testing.assert_close(*answers, **TIGHT)
-
-
 def test_the_hard_switch_takes_one_side():
     made, result, layout, theta = personal(fusion="hard")
     heads, batch = result.sim.trainer.model, result.sim.trainer.batch
@@ -295,15 +277,6 @@ def test_the_smoothed_features_are_made_where_nodes_outnumber_them(hops, monkeyp
 
 
 # ---- runs
-
-
-def test_the_personal_loss_falls():
-    made, losses = method(federated_rounds=1), []
-    loss = made.local_loss
-    made.local_loss = lambda step: losses.append((made.personal, loss(step))) or losses[-1][1]
-    run(made, rounds=30)
-    personal = [value.item() for stage, value in losses if stage]
-    assert len(personal) == 29 and np.mean(personal[-3:]) < 0.6 * np.mean(personal[:3])
 
 
 def test_nobody_is_late_for_the_personal_stage():

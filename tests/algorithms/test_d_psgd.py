@@ -22,8 +22,7 @@ def method(**changes):
     return DPSGD(**{"weights": "metropolis", "order": "train_mix", **changes})
 
 
-@pytest.mark.parametrize("order", ["train_mix", "lian"])
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(("order", "epochs"), [("train_mix", 3), ("lian", 1)])
 def test_it_follows_the_plain_loop_on_a_ring(order, epochs):
     assert_follows(lambda: method(order=order), lambda _: plain.DPSGD(plain.ring(6), order == "lian"), local_epochs=epochs)
 

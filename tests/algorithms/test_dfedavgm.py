@@ -44,13 +44,6 @@ def test_without_momentum_on_the_complete_graph_it_is_averaging_of_descent(monke
     assert_same_trips(gossip, run(UniformAverage(), scenario=synchronous(), local_epochs=2), fewest=60)
 
 
-def test_one_local_step_does_not_depend_on_momentum():
-    one, other = run(method(), local_epochs=1), run(method(momentum=0.0), local_epochs=1)
-    assert_same_trips(one, other, fewest=60)
-    with pytest.raises(AssertionError):
-        assert_same_trips(run(method(), local_epochs=2), run(method(momentum=0.0), local_epochs=2))
-
-
 @pytest.mark.parametrize("bits", [None, 4])
 def test_mixing_keeps_the_mean_of_what_is_sent(bits):
     algorithm = method(bits=bits)
@@ -67,19 +60,12 @@ def test_quantisation_is_unbiased_and_within_one_step():
     change = torch.randn(2, 6, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     change[1, 2] = 0
     step = change.abs().amax(-1, keepdim=True) / 7
-    draws = torch.stack([algorithm.quantized(change, number) for number in range(800)])
+    draws = torch.stack([algorithm.quantized(change, number) for number in range(200)])
     assert ((draws - change).abs() <= step + 1e-12).all() and not draws[:, 1, 2].any()
     levels = draws / torch.where(step > 0, step, 1.0)
     torch.testing.assert_close(levels, levels.round()), "multiples of the step"
     assert levels.abs().max() <= 7 + 1e-9
-    assert ((draws.mean(0) - change).abs() <= 5 * step / (2 * 800**0.5) + 1e-12).all()
-
-
-def test_with_many_bits_the_first_round_is_that_of_models():
-    """All begin alike, so mixing changes is mixing models."""
-    fine, exact = run(method(bits=16), rounds=2, lr=0.1), run(method(), rounds=2, lr=0.1)
-    for a, b in zip(fine.trips, exact.trips, strict=True):
-        torch.testing.assert_close(a[1][0], b[1][0], rtol=0, atol=1e-4)
+    assert ((draws.mean(0) - change).abs() <= 5 * step / (2 * 200**0.5) + 1e-12).all()
 
 
 def test_bytes_by_hand():

@@ -37,8 +37,7 @@ def exchanges(algorithm, **settings):
     return run(algorithm, **{"model": MODEL, "local_epochs": 2, "rounds": 6, **settings}), seen
 
 
-@pytest.mark.parametrize("regrow", ["gradient", "random"])
-@pytest.mark.parametrize("density", [0.5, 0.7])
+@pytest.mark.parametrize(("regrow", "density"), [("gradient", 0.5), ("random", 0.7)])
 def test_every_tensor_keeps_its_sparsity_exactly_and_masked_weights_are_zero(regrow, density):
     algorithm = method(regrow=regrow, density=density)
     result, seen = exchanges(algorithm, lr=0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.algorithms.cross_client import _bipartite
@@ -28,15 +28,15 @@ def scores_both_ways(method, **changes):
 
 
 def test_equal_those_of_the_whole_convolution(monkeypatch):
-    for width in (1 << 18, 8):  # one piece, and many
+    one, many = 1 << 18, 8  # pieces
+    cases = [(one, {}), (many, {"hidden": [4, 6], "heads": 2}), (many, {"version": "v1"}), (one, {"layers": 3, "hidden": [5, 4, 3]})]
+    for width, changes in cases:
         monkeypatch.setitem(_bipartite.BLOCK, "cpu", width)
-        for changes in ({}, {"hidden": [4, 6], "heads": 2}, {"version": "v1"}, {"layers": 3, "hidden": [5, 4, 3]}):
-            found, expected = scores_both_ways(fedaas(), **changes)
-            assert found.shape == expected.shape and found.shape[1]
-            torch.testing.assert_close(found, expected)
+        found, expected = scores_both_ways(fedaas(), **changes)
+        assert found.shape == expected.shape and found.shape[1]
+        torch.testing.assert_close(found, expected)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 20), max_size=30))
 def test_distinct_numbers_are_numpys(numbers):
     numbers = np.array(numbers, dtype=np.int64)

@@ -24,10 +24,11 @@ from tests.algorithms.crossing import configured, everything, fedaas, gat, run
 from tests.reference.cross_client import Loop, small_graph, small_served
 
 
-@pytest.mark.parametrize("interval", [0, 1, 3, 4])
-def test_equals_the_plain_loop(interval):
+@pytest.mark.parametrize(("interval", "batches"), [(0, 4), (1, 12), (3, 4)])
+def test_equals_the_plain_loop(interval, batches):
+    """Of twelve mini-batches some have a single node of a client."""
     federation = small_served()
-    method = fedaas(fanout=None, sampling="uniform", interval=interval)
+    method = fedaas(fanout=None, sampling="uniform", interval=interval, batches=batches)
     recorded = run([federation], method, rounds=2, lr=0.02)
     ids = np.concatenate([client.nodes for client in federation.observed])
 
@@ -35,17 +36,17 @@ def test_equals_the_plain_loop(interval):
         method.epochs = epoch
         return dict(zip(ids.tolist(), method._cut().tolist(), strict=True))
 
-    loop = Loop(federation, recorded.named(recorded.trips[0][0][0]), order, batches=4, interval=interval, lr=0.02)
+    loop = Loop(federation, recorded.named(recorded.trips[0][0][0]), order, batches=batches, interval=interval, lr=0.02)
     for number in range(2):
         for k, expected in enumerate(loop.round(number)):
             found = recorded.named(recorded.trips[k][number][1])
             for name, value in expected.items():
                 torch.testing.assert_close(found[name], value, **TIGHT)
     assert int(method.moved.rows.sum()) == sum(loop.fetched)
+    np.testing.assert_allclose(recorded.sim.losses.read()[:, 0], loop.lost)
 
 
-@pytest.mark.parametrize("drop", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("first_hop", ["own", "full"])
+@pytest.mark.parametrize(("first_hop", "drop"), [("own", 0.5), ("full", 0.5), ("own", 1.0)])
 def test_the_server_answers_as_the_plain_loop_does(first_hop, drop):
     federations = [small_served(seed, drop=drop) for seed in (0, 1)]
     recorded = run(federations, fedaas(first_hop=first_hop), rounds=1, lr=0.05)
@@ -187,16 +188,6 @@ def test_bytes_are_a_hand_count():
     assert not method.moved.rows.diagonal().any()
 
 
-def test_fetching_for_the_batch_at_hand_alone_costs_a_share_of_the_rows():
-    federation, rows = small_served(), {}
-    for fetch in ("interval", "batch"):
-        for interval in (1, 4):
-            method = fedaas(fanout=None, sampling="uniform", interval=interval, fetch=fetch)
-            run([federation], method, rounds=4)
-            rows[fetch, interval] = int(method.moved.rows.sum())
-    assert rows["batch", 1] == rows["interval", 1] >= rows["interval", 4] > 2.5 * rows["batch", 4] > 0
-
-
 def test_without_synchronisation_only_models_travel():
     recorded = run([small_served()], fedaas(interval=0), rounds=3)
     model = 4 * recorded.sim.setting.layout.count
@@ -234,47 +225,6 @@ def test_synchronisations_of_a_round():
         assert [int(each) for each in np.concatenate(method.moved.syncs)] == [expected] * 2
 
 
-@settings(max_examples=4, deadline=None)
-@given(st.integers(0, 1000))
-def test_the_error_of_the_history_falls_with_the_interval(seed):
-    """Mean distance between rows in use and what their owners would answer at that moment; zero if every batch fetches."""
-    federation, errors = small_served(seed, drop=0.3), []
-    for interval in (1, 2, 4):
-        method, distances = fedaas(fanout=None, sampling="uniform", interval=interval), []
-        step = method._step
-
-        def watched(trainer, trips, plan, number, method=method, distances=distances, step=step):
-            level = plan.levels[0]
-            owners, inverse = np.unique(method.halo.owner[level.held], return_inverse=True)
-            fresh = method.halo.plan(owners, 1)
-            with torch.no_grad():
-                views = trainer.layout.views(trips.trained)
-                rows = torch.relu(method.layers.forward(fresh, views, method._stored, method._known, no_dropout)).flatten(0, 1)
-            distances.append((rows[fresh.index[inverse]] - method.store[0][level.held]).norm(dim=1).mean())
-            step(trainer, trips, plan, number)
-
-        method._step = watched
-        run([federation], method, rounds=1, lr=0.05)
-        errors.append(float(torch.stack(distances).mean()))
-    assert errors[0] < 1e-12 < errors[1] < errors[2]
-
-
-def test_with_frozen_models_the_interval_does_not_matter():
-    federation, answers = small_served(), {}
-    for interval in (1, 2, 4):
-        method = fedaas(fanout=None, sampling="uniform", interval=interval, first_hop="full")
-        recorded = run([federation], method, rounds=0)
-        sim, said = recorded.sim, answers.setdefault(interval, [])
-        head = method.layers.head
-        method.layers.head = lambda parameters, out, head=head, said=said: (said.append(head(parameters, out)), said[-1])[1]
-        sim.trainer.optimizer.step = lambda *_: None
-        sim.trainer.trips(None, sim.initial, sim.initial.clone())
-    assert len(answers[1]) == 4
-    for other in (2, 4):
-        for one, two in zip(answers[1], answers[other], strict=True):
-            torch.testing.assert_close(one, two, **TIGHT)
-
-
 def adapted(losses, **changes):
     method = fedaas(interval=10, adaptive=True, batches=10, **changes)
     method.setting = type("Setting", (), {"seeds": (0,)})
@@ -288,6 +238,7 @@ def adapted(losses, **changes):
 def test_the_interval_follows_the_loss():
     assert adapted([2.0, 2.0, 0.5, 8.0, 1e-9]) == [10, 10, 5, 10, 2]
     assert adapted([0.0, 1.0]) == [10, 10]
+    assert adapted([2.0, 1e-9], min_interval=1) == [10, 1]
 
 
 @given(st.lists(st.floats(1e-3, 10), min_size=2, max_size=20))
@@ -323,13 +274,6 @@ def test_received_is_the_global_model_on_the_whole_graph():
     assert history.pooled("received")[-1].tolist() == pytest.approx([correct[server.val].mean(), correct[server.test].mean()])
 
 
-def test_three_convolutions_exchange_two_layers():
-    method = fedaas(interval=2)
-    recorded = run([small_served()], method, model=gat(hidden=[5, 4, 3], layers=3))
-    assert [store.shape[1] for store in method.store] == [5, 4] and recorded.histories[0].upload[-1] > 0
-    assert all((stamp >= 0).any() for stamp in method.stamp)
-
-
 def test_entries_are_one_per_holder_and_remote_neighbour():
     federations = [small_served(seed) for seed in (0, 1)]
     clients = [client for f in federations for client in f.observed]
@@ -342,7 +286,7 @@ def test_entries_are_one_per_holder_and_remote_neighbour():
     assert len(expected) == halo.owner.size
 
 
-@pytest.mark.parametrize("name", ["fedaas", "fedaas2", "fedcross", "fedpns", "graphfed", "fedgraph"])
+@pytest.mark.parametrize("name", ["fedaas", "graphfed", "fedgraph"])
 def test_steps_over_the_edges_that_they_use_equal_steps_over_all_of_them(name):
     federations, method = [small_served(seed, drop=0.3) for seed in (0, 1)], configured(name)
     prepare = method.prepare
@@ -351,9 +295,9 @@ def test_steps_over_the_edges_that_they_use_equal_steps_over_all_of_them(name):
         prepare(setting)
         method._narrow = False
 
-    narrow = run(federations, configured(name), rounds=3)
+    narrow = run(federations, configured(name), rounds=2)
     method.prepare = widely
-    wide = run(federations, method, rounds=3)
+    wide = run(federations, method, rounds=2)
     assert narrow.sim.algorithm._narrow and not method._narrow
     assert narrow.sim.algorithm.costs()["rows"] == method.costs()["rows"]
     for one, other in zip(narrow.trips, wide.trips, strict=True):
@@ -370,11 +314,10 @@ def rare_features(seed, drop=0.3):
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [*((name, gat()) for name in ("fedaas", "fedcross", "fedpns", "fedgraph")), ("fedaas", gat(version="v1", heads=2, hidden=[6, 4]))]
-    + [("graphfed", GraphSAGE([5, 4], 2, 0.3, "linear"))],
+    [("fedgraph", gat()), ("fedaas", gat(version="v1", heads=2, hidden=[6, 4])), ("graphfed", GraphSAGE([5, 4], 2, 0.3, "linear"))],
 )
 def test_leaving_features_that_no_batch_had_alone_changes_nothing(name, model, monkeypatch):
-    federations, keys = [rare_features(seed) for seed in (0, 1)], {"rounds": 3, "local_epochs": 2, "model": model, "lr": 0.02}
+    federations, keys = [rare_features(seed) for seed in (0, 1)], {"rounds": 2, "local_epochs": 2, "model": model, "lr": 0.02}
     apart = run(federations, configured(name), **keys)
     monkeypatch.setattr(base, "TOUCHED_BELOW", 0)
     whole = run(federations, configured(name), **keys)

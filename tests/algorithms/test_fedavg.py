@@ -7,13 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
-from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import no_dropout
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.engine.graphs import federation
 from tests.reference.small import small_federation
@@ -50,45 +46,6 @@ def test_the_matrix_has_equal_rows_of_shares_and_is_idempotent():
 def test_one_client_is_local_training():
     alone = small_federation(0, clients=1)
     assert_same_trips(run([alone]), simulate([alone], Local(), synchronous(), rounds=3), fewest=3)
-
-
-@given(st.permutations(range(5)))
-@settings(max_examples=15)
-def test_renumbering_clients_changes_no_global_model(order):
-    federated = small_federation(0)
-    moved = replace(federated, clients=tuple(federated.clients[i] for i in order), observed=tuple(federated.observed[i] for i in order))
-    plain, shuffled = run([federated], rounds=2), run([moved], rounds=2)
-    for place, i in enumerate(order):
-        for a, b in zip(shuffled.trips[place], plain.trips[i], strict=True):
-            torch.testing.assert_close(a, b, **TIGHT)
-
-
-def test_averaged_gradients_are_those_of_the_pooled_loss():
-    """The direction in which the first round's clients move, weighted, is the gradient of sum_i p_i CE_i, that is, of the mean
-    cross-entropy over all training nodes of the disjoint union of their graphs."""
-    clients = small_federation(0, clients=4).clients
-    offset = np.cumsum([0, *(c.num_nodes for c in clients)])
-    names = ("labels", "train", "val", "test", "features", "nodes")
-    union = replace(
-        clients[0],
-        edges=np.concatenate([c.edges + o for c, o in zip(clients, offset, strict=False)], 1),
-        **{name: np.concatenate([getattr(c, name) for c in clients]) for name in names},
-    )
-    gradients = [gradient_of([c]) for c in clients if c.train.any()]
-    sizes = torch.tensor([int(c.train.sum()) for c in clients if c.train.any()], dtype=torch.float64)
-    pooled = sum(size * g for size, g in zip(sizes / sizes.sum(), gradients, strict=True))
-    torch.testing.assert_close(pooled, gradient_of([union]), **TIGHT)
-
-
-def gradient_of(clients):
-    """The gradient of the local objective at the common initial model, ``[P]``."""
-    sim = run([federation(clients)], rounds=1).sim
-    model, layout, batch = sim.setting.model, sim.setting.layout, Batch(clients, torch.float64, "cpu")
-    parameters = {name: view.detach().requires_grad_() for name, view in layout.views(sim.initial).items()}
-    output = model.forward(parameters, batch, model.first(parameters, batch), no_dropout)
-    step = type("Step", (), {"output": output, "batch": batch})()
-    gradients = torch.autograd.grad(sim.algorithm.local_loss(step), list(parameters.values()))
-    return layout.collect(dict(zip(parameters, gradients, strict=True)))[0]
 
 
 def test_a_round_in_which_nobody_has_training_nodes_changes_nothing():

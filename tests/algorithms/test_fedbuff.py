@@ -24,9 +24,10 @@ def run(algorithm, clients=5, trips=25, seeds=(0, 1), scenario=None, **settings)
     return simulate(federations, algorithm, scenario or semi_async(), trips=trips, **settings)
 
 
-@pytest.mark.parametrize("lag_unit", ["trips", "time"])
-@pytest.mark.parametrize("slow_fraction", [0.0, 0.4])
-@pytest.mark.parametrize(("weighting", "barrier"), [("uniform", UniformAverage), ("samples", FedAvg)])
+@pytest.mark.parametrize(
+    ("lag_unit", "slow_fraction", "weighting", "barrier"),
+    [("trips", 0.4, "uniform", UniformAverage), ("time", 0.4, "samples", FedAvg), ("time", 0.0, "uniform", UniformAverage)],
+)
 def test_waiting_for_everybody_is_fedavg_under_any_stragglers(lag_unit, slow_fraction, weighting, barrier):
     scenario = semi_async(lag_unit=lag_unit, slow_fraction=slow_fraction)
     buffered = run(method(buffer=5, staleness_exponent=0.0, weighting=weighting), scenario=scenario, local_epochs=2)
@@ -36,14 +37,6 @@ def test_waiting_for_everybody_is_fedavg_under_any_stragglers(lag_unit, slow_fra
         np.testing.assert_array_equal(one.version, other.version)
         for model in ("received", "trained"):
             np.testing.assert_array_equal(one.scores[model], other.scores[model])
-
-
-@pytest.mark.parametrize("wait", [True, False])
-def test_a_server_that_takes_no_steps_is_frozen(wait):
-    result = run(method(buffer=2, server_lr=0.0, wait=wait), trips=40)
-    for trips in result.trips:
-        for received, _ in trips:
-            assert torch.equal(received, trips[0][0])
 
 
 def test_the_server_step_by_hand():

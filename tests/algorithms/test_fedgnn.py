@@ -67,26 +67,12 @@ def test_matching_by_hand():
     assert matching([here, there], 6, 0).nnz == 0
 
 
-def test_in_identical_clients_every_node_with_a_duplicate_key_hears_somebody():
-    twin = replace(from_edges([(0, 4), (1, 4), (2, 4), (2, 3)], [0] * 5), nodes=np.arange(5))
-    heard = matching([twin, twin], 5, 10).toarray().sum(1)
-    # Nodes 0 and 1 share their neighbourhood {4}; the keys of the others are their own.
-    assert heard.tolist() == [1, 1, 0, 0, 0] * 2
-
-
-def test_nobody_matches_across_disjoint_clients():
-    for seed in range(3):
-        clients = small_federation(seed).clients
-        assert matching(clients, 40, 10).nnz == 0
-
-
 # ---- FedAvg
 
 
-@pytest.mark.parametrize("model", [GCN(4, 2, 0.5), GCN(4, 3, 0.5), GCN(4, 2, 0.5, "linear")])
-def test_on_disjoint_clients_it_is_fedavg_bit_for_bit(model):
+def test_on_disjoint_clients_it_is_fedavg_bit_for_bit():
     federations = [small_federation(seed) for seed in (0, 1)]
-    settings = {"model": model, "local_epochs": 2}
+    settings = {"model": GCN(4, 2, 0.5, "linear"), "local_epochs": 2}
     assert_same_trips(run(method(), federations, **settings), run(FedAvg(), federations, **settings), exact=True, fewest=40)
 
 

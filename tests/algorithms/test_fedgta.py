@@ -13,7 +13,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.local import Local
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, trips_of, watch
-from tests.engine.graphs import federation, make_client, permuted
+from tests.engine.graphs import make_client, permuted
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
 from tests.test_equivalence import GTA
@@ -98,13 +98,6 @@ def test_only_participants_are_mixed_and_receive():
     assert matrix.tolist() == [[0.25, 0.75, 0, 0], [0.25, 0.75, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 
-def test_identical_clients_share_equally():
-    alike = federation([make_client(8, seed=3)] * 4)
-    result = run(method(threshold=0.99), [alike], mixing_at=(4, 8))
-    for matrix in result.sim.mixing.values():
-        torch.testing.assert_close(matrix, torch.full((1, 4, 4), 0.25, dtype=torch.float64), **TIGHT)
-
-
 @pytest.mark.parametrize("propagation", ["official", "paper", "openfgl"])
 def test_renumbering_nodes_changes_no_report(propagation):
     client, order = make_client(10, seed=2), np.random.default_rng(0).permutation(10)
@@ -171,17 +164,3 @@ def test_without_either_part_it_is_fedavg():
 def test_bytes_of_the_ablations():
     assert run(method(moments="none")).histories[0].upload[-1] == 4 * 20 * (MODEL_SCALARS + 1)
     assert run(method(weights="samples")).histories[0].upload[-1] == 4 * 20 * (MODEL_SCALARS + 60)
-
-
-@pytest.mark.parametrize("changes", [{}, {"moments": "none"}, {"weights": "samples"}])
-def test_who_is_absent_keeps_its_model(changes):
-    algorithm = method(threshold=0.9, **changes)
-    calls = watch(algorithm, "mix")
-    run(algorithm, participation=0.4, rounds=6)
-    for (_, arrived), mixing in calls:
-        matrix, eye = mixing.matrix(), torch.eye(5, dtype=torch.float64)
-        assert (arrived.sum(1) == 2).all()
-        torch.testing.assert_close(matrix[~arrived], eye.expand(2, 5, 5)[~arrived])
-        # Nobody hears from an absent client.
-        assert (matrix * (arrived[:, :, None] & ~arrived[:, None])).sum() == 0
-    assert len(calls) == 6

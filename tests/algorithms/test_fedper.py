@@ -27,8 +27,7 @@ def run(method, **settings):
     return simulate([small_federation(seed) for seed in (0, 1)], method, synchronous(), **{"rounds": 4, "model": MODELS[0], **settings})
 
 
-@pytest.mark.parametrize("participation", [1.0, 0.6])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "participation"), list(zip(MODELS, (1.0, 0.6, 1.0), strict=True)))
 def test_without_personal_layers_it_is_fedavg_bit_for_bit(model, participation):
     settings = {"model": model, "participation": participation}
     assert_same_trips(run(FedPer(personal_layers=0), **settings), run(FedAvg(), **settings), exact=True, fewest=24)
@@ -38,9 +37,8 @@ def test_with_nothing_but_personal_layers_it_is_local_training_bit_for_bit():
     assert_same_trips(run(FedPer(personal_layers=3)), run(Local()), exact=True, fewest=40)
 
 
-@pytest.mark.parametrize("participation", [1.0, 0.6])
 @pytest.mark.parametrize(
-    ("model", "count", "heads"), [(MODELS[0], 1, {"conv2"}), (MODELS[0], 2, {"conv1", "conv2"}), (MODELS[1], 1, {"head"})]
+    ("model", "count", "heads", "participation"), [(MODELS[0], 2, {"conv1", "conv2"}, 1.0), (MODELS[1], 1, {"head"}, 0.6)]
 )
 def test_everybody_receives_the_average_base_and_keeps_the_head_it_trained(model, count, heads, participation):
     result = run(FedPer(personal_layers=count), model=model, participation=participation, rounds=5)

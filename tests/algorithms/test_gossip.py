@@ -9,7 +9,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.gossip import Gossip
 from fgl_bench.errors import UserError
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
-from tests.algorithms.peers import alike, decentralized, run, watch_exchanges
+from tests.algorithms.peers import decentralized, run, watch_exchanges
 from tests.small_runs import synchronous
 
 
@@ -22,9 +22,8 @@ def exchanges(algorithm, **settings):
     return run(algorithm, **settings), seen
 
 
-@pytest.mark.parametrize("segments", [1, 4])
-def test_hearing_everybody_is_fedavg(segments):
-    assert_same_trips(run(method(segments=segments, peers=5)), run(FedAvg(), scenario=synchronous()), fewest=60)
+def test_hearing_everybody_is_fedavg():
+    assert_same_trips(run(method(segments=4, peers=5)), run(FedAvg(), scenario=synchronous()), fewest=60)
 
 
 @pytest.mark.parametrize("peers", [6, 50])
@@ -49,14 +48,7 @@ def test_rows_by_hand():
     assert not torch.equal(seen[0][2].sent, seen[1][2].sent), "peers are drawn anew"
 
 
-def test_equal_sizes_give_equal_weights_and_so_does_uniform():
-    for algorithm, federations in ((method(peers=3), [alike(clients=6)]), (method(peers=3, weighting="uniform"), None)):
-        for *_, exchange in exchanges(algorithm, federations=federations)[1]:
-            weights = exchange.matrix[exchange.matrix > 0]
-            torch.testing.assert_close(weights, torch.full_like(weights, 0.25))
-
-
-@pytest.mark.parametrize("segments", [2, 5, MODEL_SCALARS])
+@pytest.mark.parametrize("segments", [5, MODEL_SCALARS])
 def test_segments_partition_the_model_and_have_peers_of_their_own(segments):
     algorithm = method(segments=segments)
     result, seen = exchanges(algorithm, rounds=2)
@@ -81,10 +73,3 @@ def test_bytes_do_not_depend_on_the_segments_but_for_the_sizes_that_go_with_them
     for segments in (1, 7):
         history = run(method(segments=segments), rounds=3).histories[0]
         assert history.upload[-1] == 3 * 6 * 2 * 4 * (MODEL_SCALARS + segments) == history.download[-1]
-
-
-def test_the_mean_is_not_kept():
-    """Rows sum to one, columns need not: nobody may rely on it."""
-    for *_, exchange in exchanges(method())[1]:
-        torch.testing.assert_close(exchange.matrix.sum(2), torch.ones(2, 6, dtype=torch.float64), **TIGHT)
-        assert not torch.allclose(exchange.matrix.sum(1), torch.ones(2, 6, dtype=torch.float64))

@@ -48,6 +48,14 @@ def test_distances_are_those_of_all_shortest_paths():
             assert found[a, b] == pytest.approx(np.mean(each))
 
 
+def test_a_sample_has_every_source_once():
+    """On the path 0, 10, 1, 11, 2 the ends of either client are 2 hops from the other's nodes on average, the inner node is 1."""
+    clients = [SimpleNamespace(nodes=np.array(nodes), num_nodes=3) for nodes in ([0, 1, 2], [10, 11, 12])]
+    half = np.array([[0, 10], [1, 10], [1, 11], [2, 11]]).T
+    draws = [client_distances(clients, np.concatenate([half, half[::-1]], 1), 2, np.random.default_rng(s))[0, 1] for s in range(30)]
+    assert set(draws) == {1.5, 2.0}
+
+
 def test_clients_that_share_no_edge_are_infinitely_far_apart():
     clients = [SimpleNamespace(nodes=np.array(nodes), num_nodes=len(nodes)) for nodes in ([0, 2], [1])]
     found = client_distances(clients, np.empty((2, 0), dtype=np.int64), 256, np.random.default_rng(0))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
@@ -14,7 +12,6 @@ from fgl_bench.algorithms.pens import PENS
 from fgl_bench.engine.dropout import no_dropout
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import alike, decentralized, run, watch_exchanges
-from tests.engine.graphs import federation, make_client
 from tests.small_runs import synchronous
 
 
@@ -72,32 +69,6 @@ def test_choosing_everybody_is_fedavg():
     assert_same_trips(everybody, run(FedAvg(), federations=same, scenario=synchronous()), fewest=50)
 
 
-def planted(clients=8):
-    """Two groups of clients with opposite labels for the same kind of nodes."""
-    rng, made = np.random.default_rng(0), []
-    for i in range(clients):
-        client = make_client(24, 0.1, seed=i)
-        labels = rng.integers(0, 2, 24)
-        features = np.zeros((24, 5))
-        features[np.arange(24), labels] = 3.0
-        made.append(replace(client, features=features, labels=labels if i < clients // 2 else 1 - labels, edges=np.zeros((2, 0), np.int64)))
-    return federation(made)
-
-
-def test_peers_of_the_same_distribution_are_preferred():
-    algorithm = method(sampled=4, selected=2, first_phase=0.5)
-    exchanges, losses = watch_exchanges(algorithm), watch_losses(algorithm)
-    run(algorithm, federations=[planted()], rounds=40, lr=0.05)
-    group = torch.arange(8) < 4
-    same = group[:, None] == group
-    attainable = sum((received[0] & same).sum(1).clamp(max=2).sum() for _, received, _ in losses)
-    assert algorithm.times_selected[0][same].sum() > 0.95 * attainable
-    assert not (algorithm.preferred[0] & ~same).any() and not algorithm.preferred.diagonal(dim1=1, dim2=2).any()
-    assert algorithm.preferred[0].any(1).all()
-    for *_, exchange in exchanges[20:]:
-        assert not (exchange.matrix[0] * ~same).any() and (exchange.matrix[0] > 0).sum(1).max() == 3
-
-
 def test_counts_stop_with_the_first_phase_and_bytes_fall():
     algorithm = method(sampled=5, first_phase=0.5)
     history = run(algorithm, rounds=8).histories[0]
@@ -109,12 +80,6 @@ def test_counts_stop_with_the_first_phase_and_bytes_fall():
 
 def test_without_a_first_phase_nobody_is_preferred():
     assert_same_trips(run(method(first_phase=0.0)), run(Local(), scenario=decentralized()), fewest=60)
-
-
-def test_a_short_run_has_a_first_phase():
-    algorithm = method(first_phase=0.2)
-    run(algorithm, rounds=3)
-    assert algorithm.times_sampled.sum() == 2 * 5 * 5 and np.diff(run(method(first_phase=0.2), rounds=3).histories[0].upload)[1] > 0
 
 
 def test_where_all_that_are_sampled_are_selected_all_are_preferred():

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_bench.algorithms.dis_pfl import drop_, grow_, largest
@@ -46,8 +46,8 @@ def first(x, count, among, descending):
     return found
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("way", "dtype"), list(zip(WAYS, (torch.float32, torch.float64), strict=True)))
+@settings(max_examples=10)
 @given(case=rows())
 def test_of_equal_numbers_the_first_are_taken(way, dtype, case):
     *given, count = case

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.engine import sparse
@@ -57,7 +57,6 @@ def test_products_equal_dense_ones(problem, width):
 
 
 @given(problems(), st.integers(1, 4), st.integers(0, 9), st.integers(0, 9))
-@settings(max_examples=60)
 def test_an_operand_inside_flat_parameter_rows(problem, width, before, after):
     """Aligned views are used in place, others are copied; ``before`` and ``after`` scalars lie around the weight."""
     blocks, rows, columns = problem
@@ -69,7 +68,6 @@ def test_an_operand_inside_flat_parameter_rows(problem, width, before, after):
 
 
 @given(problems(), st.integers(1, 4), st.integers(1, 3))
-@settings(max_examples=40)
 def test_an_operand_in_the_middle_of_a_larger_stack(problem, width, first):
     """A chunk's models are a slice of everybody's."""
     blocks, rows, columns = problem

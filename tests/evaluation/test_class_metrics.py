@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, roc_auc_score
 
@@ -62,7 +62,6 @@ def area(truth, score):
     return np.mean([roc_auc_score(truth[:, c], score[:, c]) for c in columns]) if columns else None
 
 
-@settings(max_examples=80, deadline=None)
 @given(answered())
 def test_with_one_label_a_node_they_are_scikit_learns(pair):
     held, logits = pair
@@ -78,7 +77,6 @@ def test_with_one_label_a_node_they_are_scikit_learns(pair):
     assert got is None if expected is None else got == pytest.approx(expected)
 
 
-@settings(max_examples=80, deadline=None)
 @given(answered(several=True))
 def test_with_several_labels_a_node_they_are_scikit_learns(pair):
     held, logits = pair

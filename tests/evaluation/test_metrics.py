@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
@@ -58,7 +58,6 @@ def test_auc_by_hand():
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3), st.sampled_from(["val", "test", "none"])), min_size=1, max_size=30))
-@settings(max_examples=100)
 def test_auc_is_that_of_scikit_learn_with_ties(nodes):
     labels = [int(positive) for positive, *_ in nodes]
     parts = {name: [i for i, node in enumerate(nodes) if node[2] == name] for name in ("val", "test")}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from tests.hostile.bed import GRAPH
 
@@ -177,10 +176,3 @@ def bases() -> list[tuple[str, list[Key]]]:
     found += [(f"{small} algorithm={methods[name]} scenario={name}", keys(text, "scenario.")) for name, text in SCENARIOS.items()]
     found += [(f"{small} algorithm=fedavg scenario/sparsity={name}", keys(text, "scenario.sparsity.")) for name, text in SPARSITIES.items()]
     return found
-
-
-def value_at(config: Any, key: str) -> Any:
-    """The value of ``a.b.c`` in nested dictionaries."""
-    for part in key.split("."):
-        config = config[part]
-    return config

@@ -6,16 +6,18 @@ import math
 
 import pytest
 import torch
+from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fgl_bench.config.compose import Composer
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, ranges_of
 from fgl_bench.runner.program import simulate
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import resolve
 from fgl_bench.runner.validation import validate
-from tests.hostile.keys import Key, bases
+from tests.data.graphs import CONF
+from tests.hostile.keys import ALGORITHMS, MODELS, OPTIMIZERS, SCENARIOS, SPLITS, Key, bases, keys
 
 
 def hostile(key: Key) -> list[object]:
@@ -43,7 +45,13 @@ def compose() -> Composer:
     return Composer()
 
 
-@pytest.mark.parametrize(("base", "keys"), bases(), ids=[" ".join(base.split()[7:]) for base, _ in bases()])
+@pytest.mark.parametrize(
+    ("base", "keys"),
+    [
+        pytest.param(*each, id=" ".join(each[0].split()[7:]), marks=() if number < 3 or number % 9 == 0 else pytest.mark.nightly)
+        for number, each in enumerate(bases())
+    ],
+)
 def test_no_key_takes_what_it_does_not_allow(base: str, keys: list[Key], compose: Composer, tmp_path) -> None:
     plain = compose([*base.split(), f"results_dir={tmp_path}", f"cache_dir={tmp_path}"])
     taken = []
@@ -61,3 +69,17 @@ def test_no_key_takes_what_it_does_not_allow(base: str, keys: list[Key], compose
             else:
                 taken.append(f"{key.name}={value}")
     assert not taken
+
+
+TABLES = {"algorithm": ALGORITHMS, "model": MODELS, "optimizer": OPTIMIZERS, "split": SPLITS, "scenario": SCENARIOS}
+NARROWED = {"interval", "pseudo_nodes", "loop"}  # by other keys or by the data
+
+
+@pytest.mark.parametrize("group", TABLES)
+def test_the_ends_of_a_class_s_ranges_are_allowed_themselves(group: str) -> None:
+    for name, text in TABLES[group].items():
+        ranges = ranges_of(get_class(OmegaConf.load(CONF / group / f"{name}.yaml")._target_))
+        for key in (key for key in keys(text) if key.name in ranges):
+            allowed = ranges[key.name]
+            assert (allowed.least, allowed.above) == (key.least, "(" in key.open) or key.name in NARROWED, f"{name}: {key}"
+            assert allowed.most is None or (allowed.most, allowed.below) == (key.most, ")" in key.open), f"{name}: {key}"

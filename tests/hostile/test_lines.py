@@ -11,16 +11,11 @@ from tests.hostile.worker import Answer
 REFUSED = {
     "dataset=nope": ["dataset=nope", "cora", "csbm"],
     "dataset=coraa": ["did you mean cora?"],
-    "algorithm=nope": ["algorithm=nope", "fedavg", "fedsa_gcl"],
-    "scenario/sparsity=nope": ["scenario/sparsity=nope", "label", "topology"],
     "experiment=nope/table": ["experiment=nope/table"],
     "bogus_key=1": ["bogus_key", "unknown key", "num_clients"],
-    "num_client=1": ["did you mean num_clients?"],
     "algorithm=fedprox algorithm.mue=1": ["algorithm.mue", "did you mean mu?"],
-    "algorithm=fedprox algorithm.mu=abc": ["algorithm.mu=abc", "number"],
     "num_clients=1.5": ["num_clients=1.5", "integer"],
     "overwrite=maybe": ["overwrite=maybe", "true or false"],
-    "seeds=abc": ["seeds=abc", "list"],
     "lr=null": ["lr=null", "null"],
     "num_clients=0": ["num_clients=0", "allowed: 1"],
     "seeds=[]": ["seeds=[]", "at least one"],
@@ -31,14 +26,10 @@ REFUSED = {
     "device=tpu": ["device=tpu", "auto, cpu, cuda"],
     "scenario=sync": ["scenario=sync", "fedsa_gcl", "semi_async"],
     "algorithm=fedavg scenario=semi_async": ["scenario=semi_async", "fedavg", "scenario=sync"],
-    "algorithm=fedavg algorithm._target_=no.Such": ["algorithm._target_=no.Such", "No module named 'no'"],
     "tracker=null": ["group", "dataset=cora"],
     "nonsense": ["'nonsense'", "key=value"],
     "num_clients=99999": ["num_clients=99999", "2708"],
     "dataset=cora data_dir=nowhere": ["nowhere/Cora/raw/ind.cora.x", "dataset=csbm"],
-    "-m dataset=csbm,nope": ["dataset=nope", "csbm"],
-    "-m algorithm=fedavg,fedprox algorithm.nu=1": ["algorithm.nu", "unknown key"],
-    "results_dir=file/below": ["results_dir=file/below", "write"],
 }
 
 

@@ -62,7 +62,7 @@ def naive(made, named, client):
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("changes", [{}, {"factors": 1}, {"iterations": 1, "layers": 1}])
 def test_equals_the_loop_forward_and_backward(changes):
-    clients = [make_client(1), make_client(5, edges=0.0), make_client(7)]
+    clients = [make_client(1), make_client(3, edges=0.0), make_client(5)]
     made, batch = model(**changes), Batch(clients, torch.float64, "cpu")
     layout = made.layout(5, 3)
     theta = torch.stack([layout.pack(made.init_parameters(layout, torch.Generator().manual_seed(i))) for i in range(3)])
@@ -95,8 +95,7 @@ def test_the_gradient_of_a_layer_is_the_numerical_one(slope):
     assert torch.autograd.gradcheck(lambda x: convolve(batch.operator(adjacency), x, 3, 0.7, slope), (x,))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_a_compiled_layer_is_the_one_in_operations_on_any_number_of_threads(monkeypatch, threads):
+def test_a_compiled_layer_is_the_one_in_operations_on_any_number_of_threads(monkeypatch):
     pytest.importorskip("numba")
     batch = Batch([make_client(30, seed=2), make_client(1), make_client(12, edges=0.0), make_client(25, seed=4)], torch.float32, "cpu")
     draws = torch.Generator().manual_seed(0)
@@ -109,15 +108,15 @@ def test_a_compiled_layer_is_the_one_in_operations_on_any_number_of_threads(monk
         return out.detach(), *torch.autograd.grad((out * weights).sum(), [one])
 
     here = run()
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    for one, other in zip(run(), here, strict=True):
-        assert torch.equal(one, other)
+    for threads in (2, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        assert all(torch.equal(one, other) for one, other in zip(run(), here, strict=True))
     monkeypatch.setattr(routing, "compiles", lambda x: False)
     for one, other in zip(run(), here, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("numbers", "group"), [(1, 1), (1, 2), (24, 3), (1 << 20, 1), (1 << 20, 3)])
+@pytest.mark.parametrize(("numbers", "group"), [(1, 2), (24, 3), (1 << 20, 1)])
 def test_clients_and_factors_may_be_routed_some_at_a_time(monkeypatch, numbers, group):
     batch = Batch([make_client(6, seed=2), make_client(4, seed=3), make_client(6, seed=4)], torch.float64, "cpu")
     x = torch.randn(3, 6, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()

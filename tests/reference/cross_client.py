@@ -59,6 +59,7 @@ class Loop:
         self.models = [{name: value.clone() for name, value in parameters.items()} for _ in range(count)]
         self.stores: list[dict[int, torch.Tensor]] = [{} for _ in range(count)]
         self.fetched: list[int] = []
+        self.lost: list[float] = []  # by round and client: the mean loss of its nodes, each before the step of its mini-batch
 
     @staticmethod
     def convolve(model: dict, number: int, own: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
@@ -105,7 +106,7 @@ class Loop:
         """One round; returns the trained models and leaves the averaged one with every client."""
         batch_of = self.order(number)
         count, models = len(self.models), self.models
-        optimisers = []
+        optimisers, lost = [], [0.0] * count
         for model in models:
             for value in model.values():
                 value.requires_grad_()
@@ -127,9 +128,12 @@ class Loop:
                     losses[k].append(F.cross_entropy(self.logits(k, models[k], node)[None], torch.tensor([self.labels[node]])))
             for k, each in losses.items():
                 if each:
+                    lost[k] += torch.stack(each).sum().item()
                     optimisers[k].zero_grad()
                     torch.stack(each).mean().backward()
                     optimisers[k].step()
+        nodes = [list(self.owner.values()).count(k) for k in range(count)]
+        self.lost += [loss / n for loss, n in zip(lost, nodes, strict=True)]
         trained = [{name: value.detach().clone() for name, value in model.items()} for model in models]
         sizes = [client.num_nodes for client in self.federation.observed]
         mean = {name: sum(n * m[name] for n, m in zip(sizes, trained, strict=True)) / sum(sizes) for name in trained[0]}

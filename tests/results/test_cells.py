@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_bench.errors import UserError
@@ -92,6 +92,7 @@ def test_pictures_that_cannot_be_read_cost_a_warning(tmp_path, capsys):
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 
 
+@settings(max_examples=20)
 @given(
     st.lists(st.dictionaries(st.sampled_from(["lr", "name", "note"]), st.recursive(VALUES, st.lists, max_leaves=8)), min_size=1, max_size=4)
 )

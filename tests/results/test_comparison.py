@@ -13,12 +13,15 @@ import pytest
 from scipy import stats
 
 from fgl_bench import UserError, table
+from fgl_bench.results.choose import listed
 from fgl_bench.results.frame import read_runs
 from fgl_bench.results.question import conditions, matches, parts, question
-from fgl_bench.results.result_table import of_sweep
+from fgl_bench.results.render import fitting, plain
+from fgl_bench.results.result_table import of_sweep, without_tags
 from fgl_bench.results.statistics import holm
-from fgl_bench.results.sweep_notes import note_of
+from fgl_bench.results.sweep_notes import Note, Sweep, note_of
 from fgl_bench.results.sweeps import NAME, question_of, record
+from hydra_plugins.fgl_bench_sweeper import report_sweep
 from tests.results.stored_runs import store
 from tests.results.summaries import summary
 
@@ -203,6 +206,8 @@ def test_mistakes_are_told_with_the_key(runs, asked, said):
 def test_a_metric_that_no_run_has_is_told_with_those_that_there_are(runs):
     with pytest.raises(UserError, match="metric=macro_f1: .* has no such number; allowed: .*accuracy"):
         str(table(runs, metric="macro_f1"))
+    with pytest.raises(UserError, match="metric=wurst_client: .*did you mean worst_client"):
+        str(table(runs, metric="wurst_client"))
 
 
 def test_a_damaged_run_is_left_out_with_a_warning(runs, capsys):
@@ -267,6 +272,12 @@ def test_latex_compiles_and_fits_the_page(many, tmp_path):
     assert (tmp_path / "page.pdf").is_file() and "Overfull \\hbox" not in done.stdout
 
 
+def test_columns_go_to_another_part_where_the_width_ends():
+    heads, rows = ["a", "b", "c"], [["xx", "yyyy", "z"]]  # 5 (a heading is padded), 6 and 3 letters with two spaces between
+    assert list(fitting(heads, rows, 14)) == [[0, 1, 2]] and max(map(len, plain(heads, rows, 14).splitlines())) == 14
+    assert list(fitting(heads, rows, 13)) == [[0, 1], [0, 2]]
+
+
 def test_a_terminal_s_lines_are_at_most_its_width(many):
     made = table(many, cols="num_clients,dataset,split")
     assert max(map(len, str(made).splitlines())) <= 80
@@ -292,6 +303,19 @@ def test_without_a_choice_the_newest_sweep_is_shown_with_its_own_keys(runs, caps
     assert len(table(runs, sweep="all", where="lr=0.01").chosen.runs) == 6
     with pytest.raises(UserError, match="sweep=3: must be all or the number of a sweep: 1, 2"):
         table(runs, sweep=3)
+
+
+def test_a_run_damaged_meanwhile_is_not_in_the_sweep_s_table(runs, capsys):
+    first, *others = sorted(path.parent for path in runs.rglob("summary.json"))
+    (first / "summary.json").write_text("{", encoding="utf-8")
+    report_sweep([first, *others], [[f"algorithm={name}", f"dataset={data}"] for name in ("a", "b", "c") for data in ("cora", "pubmed")])
+    assert len(re.findall(r"\d ± \d", capsys.readouterr().out)) == 5 * 2
+
+
+def test_the_problem_of_a_run_goes_to_stderr(capsys):
+    Sweep([["lr=1"], ["lr=2"]], elsewhere=False).report(Note(1, False, "scores", "warning: it diverged"))
+    said = capsys.readouterr()
+    assert "lr=2\n  scores" in said.out and said.err == "warning: it diverged\n"
 
 
 def test_trials_of_a_search_stand_apart(runs, capsys):
@@ -361,6 +385,11 @@ def test_names_keep_their_words_in_latex_and_none_is_html_or_a_formula(tmp_path)
     assert made.frame()["algorithm"].str.startswith("=").any(), "Python gets the names themselves"
     negative = table(tmp_path, rows="lr,algorithm", cols="dataset").csv()
     assert "\n-0.5," in negative, "a number is no formula"
+
+
+def test_names_are_escaped_and_long_lists_cut():
+    assert without_tags("<a & b>") == "&lt;a &amp; b&gt;"
+    assert listed(range(4)) == "0, 1, 2, 3" and listed(range(6)) == "0, 1, 2, 3 and 2 more"
 
 
 def test_a_line_break_in_a_value_does_not_leave_the_comment_of_a_missing_run(tmp_path):

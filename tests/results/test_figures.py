@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.papers.figures import pictures
 from fgl_bench.papers.figures.inputs import both, convergence, line, swept
 from fgl_bench.results.plots import figures
-from fgl_bench.results.plots.style import plt, save_all
+from fgl_bench.results.plots.style import plt, save_all, spread_out
 
 CURVE = {"trips": [0, 20], "received": [0.5, 0.55], "received_half": [0.1, 0.0], "trained": [0.6, 0.8]}
 SCORES = {"received": {"mean": 0.5, "ci95": 0.01}, "trained": {"mean": None, "ci95": None}}
@@ -71,6 +73,21 @@ def test_closeness_compares_distances_within_and_between_classes() -> None:
     points = np.array([[0.0], [1.0], [10.0]])  # within: 1; between: 10 and 9
     assert pictures.closeness(points, np.array([0, 0, 1])) == pytest.approx(1 / 9.5)
     assert np.isnan(pictures.closeness(points, np.array([0, 1, 2]))) and np.isnan(pictures.closeness(points, np.zeros(3)))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8).map(sorted))
+def test_names_at_the_ends_of_lines_do_not_overlap_and_stay_where_they_have_room(wanted: list[float]) -> None:
+    room = 0.1
+    places = spread_out(wanted, room, 0.0, 1.0)
+    assert all(b - a >= room - 1e-9 for a, b in zip(places, places[1:], strict=False)) and places[-1] <= 1 + 1e-9
+    if all(b - a > room + 1e-9 for a, b in zip(wanted, wanted[1:], strict=False)):
+        assert places == pytest.approx(wanted)
+
+
+def test_only_the_first_column_of_a_row_names_the_classes() -> None:
+    figure = pictures.label_distributions({"cora": {"louvain": np.eye(2), "metis": np.eye(2)}}, "labels")
+    assert [(axis.get_ylabel(), axis.get_xlabel()) for axis in figure.axes] == [("class", "client"), ("", "client")]
+    plt.close(figure)
 
 
 def test_the_plane_keeps_far_groups_apart_and_is_the_same_every_time() -> None:

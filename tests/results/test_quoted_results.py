@@ -41,7 +41,7 @@ TWENTY = [("cora", "Dirichlet(0.5)", "20", "received", "", ""), ("cora", "Dirich
 
 @pytest.mark.audit
 @pytest.mark.parametrize(
-    ("name", "blocks"), [("reproduction.md", 6), ("reproduction_readings.md", 8), ("findings_papers.md", 1), ("notes/speed.md", 1)]
+    ("name", "blocks"), [("reproduction.md", 6), ("reproduction_readings.md", 8), ("findings.md", 1), ("notes/speed.md", 1)]
 )
 def test_the_page_is_up_to_date(script: ModuleType, name: str, blocks: int) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def test_a_frame_is_quoted_with_floor_and_ceiling_next_to_the_count(script: Modu
 
 @pytest.mark.audit
 def test_the_conclusions_of_the_reproduction_hold() -> None:
-    """Each sentence that is typed in docs/reproduction.md and docs/findings_papers.md, against the stored frames."""
+    """Each sentence that is typed in docs/reproduction.md and docs/findings.md, against the stored frames."""
     frames = {name: pd.read_csv(ROOT / f"results/tables/{name}.csv") for name in ("counts", "claims", "sparsity", "verdicts", "own_best")}
     counts, scores = frames["counts"].set_index("paper"), frames["claims"][~frames["claims"]["trips"]]
     assert (scores["low"] <= 0).all() and (scores["high"] < 0).mean() > 0.5, "below zero in most tables, above in none"

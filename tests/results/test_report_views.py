@@ -115,15 +115,9 @@ def test_two_methods_are_compared_seed_by_seed(tab):
     assert "Method A minus Method B </script>" in tab.locator("#other svg").first.get_attribute("aria-label")
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "count", "found"),
-    [
-        (-0.35, 0.4, 6, [-0.2, 0, 0.2, 0.4]), (-0.6, 0.12, 6, [-0.6, -0.4, -0.2, 0]), (-0.3, 0.3, 6, [-0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3]),
-        (-25.4, 8, 6, [-20, -10, 0]), (0, 0, 5, [0]), (61.3, 61.9, 5, [61.4, 61.6, 61.8]),
-    ],
-)  # fmt: skip
-def test_an_axis_has_round_numbers_and_a_true_zero(tab, low, high, count, found):
-    assert tab.evaluate(f"ticks({low}, {high}, {count})") == found
+def test_an_axis_has_round_numbers_and_a_true_zero(tab):
+    for low, high, found in ((-0.35, 0.4, [-0.2, 0, 0.2, 0.4]), (-25.4, 8, [-20, -10, 0]), (0, 0, [0]), (61.3, 61.9, [61.4, 61.6, 61.8])):
+        assert tab.evaluate(f"ticks({low}, {high}, 5)") == found
 
 
 def test_a_run_has_an_address_and_leads_to_its_files(tab):

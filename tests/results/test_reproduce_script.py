@@ -141,7 +141,7 @@ def test_the_plan_says_how_many_runs_are_of_alternative_rows(tmp_path: Path) -> 
     process = call(tmp_path, "--datasets", "csbm", start=start)
     output, _ = process.communicate(timeout=250)
     assert process.returncode == 0, output
-    assert "3 to make" in output and "\n  1 of them, for rows that no print is compared with, come after the others: " in output
+    assert "3 to make" in output and "\n  1 of them, for rows without a printed value to compare, come after the others: " in output
     assert re.findall(r"csbm, (\w+):", output)[-1] == "fedavg_e3"
 
 

@@ -25,7 +25,7 @@ def collector_off() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("collector_off")
-@pytest.mark.parametrize("algorithm", ["adafgl", "d_psgd", "fedaas", "fedavg", "fedgraph", "fedsa_gcl", "fedsage_plus", "fedssa", "global"])
+@pytest.mark.parametrize("algorithm", ["adafgl", "d_psgd", "fedgraph", "fedsa_gcl", "fedsage_plus"])
 def test_nothing_of_a_program_is_left_when_it_has_ended(algorithm, tmp_path):
     folders = f"cache_dir={tmp_path}", f"results_dir={tmp_path}"
     run_one(composed([*SMALL, f"algorithm={algorithm}", *CHANGES.get(algorithm, []), "dtype=float32", "keep_models=best", *folders]))

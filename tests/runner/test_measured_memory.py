@@ -46,7 +46,10 @@ def test_the_peak_is_of_all_that_was_alive_at_once():
     assert reset_peak(CPU) < before + size / 10, "what was freed is forgotten"
 
 
-@pytest.mark.parametrize("algorithm", METHODS)
+SOON = ("fedavg", "fedsa_gcl", "fedsage_plus")
+
+
+@pytest.mark.parametrize("algorithm", [name if name in SOON else pytest.param(name, marks=pytest.mark.nightly) for name in METHODS])
 def test_measuring_changes_no_number(algorithm, tmp_path):
     spec, federations = small(algorithm, tmp_path, dtype="float64")
     alone = run(spec, federations, Plan(1, None))
@@ -103,6 +106,7 @@ def test_the_largest_clients_are_chosen(tmp_path):
     assert largest(federation, 6) is federation
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("changes", [{}, {"out_of_core": "true"}])
 def test_a_plan_made_of_what_was_measured_keeps_its_budget(changes, tmp_path):
     sizes = {"dataset": "csbm", "dataset.num_nodes": 30_000, "dataset.num_edges": 60_000, "dataset.num_features": 64}

@@ -63,6 +63,7 @@ class AdaFGL(FedAvg, Staging):
         max_nodes: most nodes per client; its n x n propagation is dense during setup, or always if features outnumber nodes.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {

@@ -36,6 +36,7 @@ class Algorithm(ABC):  # noqa: B024 (abstract methods are in the bases of scenar
         own_optimizer: description of the method's own client optimizer, if any; a configured optimizer is then refused.
         reset_optimizer: True if the clients' optimizers restart in every trip, regardless of ``opt_state``.
         pairing: choices of other groups that the method was designed for, by group; an error message suggests them.
+        tasks: names of the tasks that the method is defined for; ``("node",)`` if it reads the labels of nodes or propagates predictions.
         multilabel: True if nodes may have several labels; False if the method reads labels as classes or logits as a distribution.
         node_batches: True if the local objective is defined on a subset of a client's training nodes (``batch_nodes``).
         ranges: allowed values of its keys, in addition to those of its bases; checked before data are read.
@@ -60,6 +61,7 @@ class Algorithm(ABC):  # noqa: B024 (abstract methods are in the bases of scenar
     """
 
     pairing: ClassVar[Mapping[str, str]] = {}
+    tasks: ClassVar[tuple[str, ...]] = ("node", "graph", "link")
     trains: ClassVar[bool] = True
     reset_optimizer: ClassVar[bool] = False
     own_optimizer: ClassVar[str | None] = None

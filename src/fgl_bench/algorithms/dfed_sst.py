@@ -71,6 +71,7 @@ class DFedSST(Peers, Comparing):
         selection: the most ``similar``, or ``random`` partners (ablation).
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {"refresh": at_least(1), "sources": at_least(1), "landmarks": at_least(1)}

@@ -49,6 +49,7 @@ class FedGNN(FedAvg):
         clip, epsilon: its delta and epsilon.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     ranges: ClassVar[dict[str, Range]] = {"matches": at_least(0), "expand_every": at_least(1), "clip": above(0), "epsilon": above(0)}
 

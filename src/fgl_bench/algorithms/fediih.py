@@ -59,6 +59,7 @@ class FedIIH(ServerRounds, Comparing):
         inference_activation: ``leaky_relu`` or ``none``, after each of these layers.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
     replayable: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"tau": at_least(0), "elbo_weight": at_least(0), "inference_layers": at_least(0)}

@@ -59,6 +59,7 @@ class FedSSA(Alone, Comparing, FinalState):
         attempts, iterations: number of k-means runs (the best is used), and steps per run.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
     replayable: ClassVar[bool] = True
     rebuilt: ClassVar[tuple[str, ...]] = ("_renew",)

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError, printable
-from fgl_bench.leaderboard.cell import flaws
+from fgl_bench.leaderboard.checks import flaws
 from fgl_bench.leaderboard.protocol import read_protocol
 from fgl_bench.leaderboard.record import Record, path_of, read_record, write_record
 from fgl_bench.papers.plan import fill, load_paper, papers, plan
@@ -142,9 +142,9 @@ def origin_flaw(made_by: Mapping[str, str], commit: str | None, dirty: bool | No
 
 def import_leaderboard(source: Path, into: Path) -> Iterator[Outcome]:
     """Import ``leaderboard/``; yields the outcome for every cell."""
-    protocol, folder = read_protocol(), into / "leaderboard"
+    protocol, folder = read_protocol(), into / "leaderboard" / "v2"
     entries = {entry.name: entry for entry in protocol.entries}
-    for path in sorted((source / "leaderboard").glob("*/*.json")):
+    for path in sorted((source / "leaderboard" / "v2").glob("[!.]*/*.json")):
         name = f"leaderboard/{path.parent.name}/{path.stem}"
         try:
             record = read_record(path)

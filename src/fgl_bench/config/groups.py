@@ -23,6 +23,7 @@ COMMAND: ContextVar[Any] = ContextVar("COMMAND", default=None)
 """Hydra's config group of the current command: its overrides and choices. Each thread has its own value."""
 
 ROLES = {  # required method of a class in a group, and the base class of its objects
+    "task": ("a task", "network", "fgl_bench.tasks.base.Task"),
     "dataset": ("a dataset", "load", "fgl_bench.data.datasets.base.Dataset"),
     "split": ("a split", "assign", "fgl_bench.data.splits.base.Split"),
     "model": ("a backbone", "layout", "fgl_bench.models.base.Backbone"),

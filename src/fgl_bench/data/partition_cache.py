@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from fgl_bench.data.graph import Graph
@@ -109,6 +110,8 @@ def file_names(split: Split, graph: Graph, num_clients: int | None, seeds: Seque
     content = hashlib.sha256(json.dumps([type(split).__module__, method, options, graph.num_nodes], sort_keys=True).encode())
     for array in (graph.edges, graph.labels, graph.owner):
         content.update(b"none") if array is None else update(content, array, "<i8")
+    if split.reads_features:
+        update(content, graph.features.toarray() if sp.issparse(graph.features) else graph.features, "<f4")
     clients = "all" if num_clients is None else num_clients
     stem = f"partition_{graph.name}_{method}_{clients}_{content.hexdigest()[:16]}".replace(os.sep, "-")
     return [f"{stem}_{seed}.npz" for seed in seeds]

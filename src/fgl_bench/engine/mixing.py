@@ -63,9 +63,9 @@ class Mixing:
     communicates: ClassVar[bool] = True  # whether anything travels
 
     def without(self, frozen: tuple[str, ...], layout: ParameterLayout) -> Mixing:
-        """The same mixing, in which the parameters ``frozen`` stay each client's own."""
-        names = layout.shapes if self.shared is None else self.shared
-        return replace(self, shared=tuple(name for name in names if name not in frozen)) if frozen else self
+        """The same mixing, in which the parameters ``frozen`` and ``layout.personal`` stay each client's own."""
+        names, own = layout.shapes if self.shared is None else self.shared, (*frozen, *layout.personal)
+        return replace(self, shared=tuple(name for name in names if name not in own)) if own else self
 
     def matrix(self) -> Float[Tensor, "S C C"]:
         """The full ``[S, C, C]``; rows of clients that receive nothing are those of the identity."""

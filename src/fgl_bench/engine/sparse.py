@@ -199,6 +199,23 @@ class BlockSparse:
         bags, shape = self.bags.select(rows), (len(rows), *self.shape[1:])
         return BlockSparse(bags, bags if self.transposed is self.bags else lambda: self.transposed.select(rows), shape)
 
+    def rows(self, block: np.ndarray, row: np.ndarray, shift: np.ndarray, slots: np.ndarray, columns: int) -> SparseRows:
+        """Some rows of each block, with shifted columns.
+
+        Args:
+            block, row, shift: host ``[R]``: where each row lies, in the order of the slots, and what is added to its columns.
+            slots: host ``[k, r]`` bool, with R slots to fill; the other rows are empty.
+            columns: of each block of the result.
+        """
+        first = self.bags.starts[block * self.shape[1] + row]
+        counts = self.bags.starts[block * self.shape[1] + row + 1] - first
+        entries = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        size = np.zeros(slots.shape, dtype=np.int64)
+        size[slots] = counts
+        column = self.bags.columns.cpu().numpy()[entries] + np.repeat(shift, counts)
+        value = self.bags.values.cpu().numpy()[entries]
+        return SparseRows(_starts(size), column, value, (*slots.shape, columns), self.bags.values.dtype, self.bags.values.device)
+
     @property
     def T(self) -> BlockSparse:
         k, r, c = self.shape

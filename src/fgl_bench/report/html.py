@@ -232,13 +232,14 @@ def quantiles(most: int) -> list[float]:
 
 
 def read_board(path: Path | None) -> list[list[str]]:
-    """Read the rows of a leaderboard, headings first; empty without one. A folder of cells with the csv's name takes precedence.
+    """Read the rows of a leaderboard, headings first; empty without one. Cells in a folder with the csv's name take precedence.
 
     Raises:
         UserError: the csv cannot be read.
     """
     if path is not None and path.with_suffix("").is_dir():
-        return board_rows(whole_board(path.with_suffix(""), read_protocol()))
+        protocol = read_protocol()
+        return board_rows(whole_board(path.with_suffix("") / f"v{protocol.version}", protocol))
     if path is None or not path.is_file():
         return []
     try:

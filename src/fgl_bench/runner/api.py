@@ -25,6 +25,7 @@ from fgl_bench.results.frame import Result
 from fgl_bench.runner.one import run_one
 from fgl_bench.runner.workers import within_python
 from fgl_bench.scenarios.hooks import supported
+from fgl_bench.tasks.base import Task
 from fgl_bench.utils.sources import files_of
 
 
@@ -32,6 +33,7 @@ def run(
     algorithm: str | Algorithm | None = None,
     dataset: str | Dataset | Mapping[str, Any] | Any | None = None,
     *,
+    task: str | Task | None = None,
     split: str | Split | None = None,
     model: str | Backbone | None = None,
     optimizer: str | Optimizer | None = None,
@@ -85,7 +87,7 @@ def run(
         >>> run("fedavg", clique, dataset__name="clique", **small).scores()["dataset"][0]
         'clique'
     """
-    choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
+    choices = {"algorithm": algorithm, "task": task, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
     own_graph = None
     if dataset is not None and not isinstance(dataset, str) and not dataclasses.is_dataclass(dataset):

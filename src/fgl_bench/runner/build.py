@@ -18,7 +18,7 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.metrics import scores, scoring
+from fgl_bench.evaluation.metrics import OF_TWO_CLASSES, scores, scoring
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
@@ -64,6 +64,7 @@ def simulation(
     if settings.batch_nodes is not None and model.needs_neighbors:  # the method's wrapper around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
+    layout.personal = model.ends(layout) if federations[0].personal_ends else ()
     nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
     sizes = {"train": batch.num_train, "nodes": nodes, "uniform": [1] * len(held)}[settings.agg_weight]
     weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
@@ -142,10 +143,11 @@ def reported(settings: Settings, federation: Federation) -> list[str]:
 
 
 def check_scores(settings: Settings, federation: Federation) -> None:
-    """Raise UserError for the area under one curve on a dataset that does not have two classes."""
-    key = "dataset.metric" if federation.metric == "auc" else "metrics"
-    if "auc" in reported(settings, federation) and federation.num_classes != 2:
-        raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
+    """Raise UserError for a ranking of two classes on a dataset that does not have two classes."""
+    found = [name for name in reported(settings, federation) if name in OF_TWO_CLASSES]
+    if found and federation.num_classes != 2:
+        key = "dataset.metric" if found[0] == federation.metric else "metrics"
+        raise UserError(f"{key}: {found[0]} is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
 def check_labels(algorithm: Algorithm, federation: Federation) -> None:

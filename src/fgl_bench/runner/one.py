@@ -26,7 +26,7 @@ from fgl_bench.utils.world import World, enter, launched, world
 if TYPE_CHECKING:
     from fgl_bench.runner.run_store import Finished
 
-NATURAL = "fgl_bench.data.splits.natural.Natural"
+NATURAL = ("fgl_bench.data.splits.natural.Natural", "fgl_bench.data.splits.natural.Domains")
 
 
 def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
@@ -123,7 +123,9 @@ def take_owners(cfg: DictConfig) -> None:
     """Set ``num_clients``, unless it was given, to what the split states for the graph (:meth:`fgl_bench.Split.clients`)."""
     target = OmegaConf.select(cfg, "split._target_")
     given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
-    if given or (isinstance(target, str) and target.startswith("fgl_bench.") and target != NATURAL):  # which state none, and import torch
+    if given or (
+        isinstance(target, str) and target.startswith("fgl_bench.") and target not in NATURAL
+    ):  # which state none, and import torch
         return
     from fgl_bench.data.splits.base import Split
 

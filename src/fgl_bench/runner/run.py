@@ -143,6 +143,7 @@ def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federatio
         data_dir=settings.data_dir,
         cache_dir=settings.cache_dir,
         out_of_core=on_disk,
+        labeling=spec.task,
     )
 
 

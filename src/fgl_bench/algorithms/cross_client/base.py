@@ -69,6 +69,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
             training, or all (``full``). Later convolutions use all edges.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"split": "iid_server", "model": "gat"}
     reset_optimizer: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False

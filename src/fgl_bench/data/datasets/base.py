@@ -36,12 +36,14 @@ class Dataset:
         metric: one of :data:`fgl_bench.data.checks.METRICS`.
         largest_component: keep only the largest connected component.
         by_hand: the content of files that nobody publishes, for the message that they are absent.
+        tasks: names of the tasks that its labels, or its edges, are for.
         own_masks: masks in the data are the user's, so that a split that does not take them is worth a line.
         normalize_features: divide every node's features by their sum; nodes without features keep zeros, and a sum of 0 or less is refused.
             Equal to PyG's ``NormalizeFeatures`` where the smallest feature is 0 and no sum is below 1 (PyG subtracts the smallest feature
             of all first, and divides by at least 1).
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node", "link")
     own_masks: ClassVar[bool] = False
     by_hand: ClassVar[str] = ""
 
