@@ -64,25 +64,25 @@ lint: $(DEV) ## check style, types and words
 
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
-	$(if $(ARGS),,$(PY) scripts/bench_speed.py --dear)
+	$(if $(ARGS),,$(PY) scripts/bench_speed.py --slow)
 
-gpu: $(DEV) ## measure on a GPU that is at hand for half an hour: results/bench/gpu.md (DEVICE=cpu: a small rehearsal)
+gpu: $(DEV) ## test, measure and compute missing cells on a GPU in half an hour: results/bench/gpu.md (DEVICE=cpu: a rehearsal)
 	$(PY) scripts/gpu.py $(if $(filter cpu,$(DEVICE)),--device cpu --small --out results/rehearsal/gpu) $(ARGS)
 
-bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../OpenFGL flower fed_graph"
+bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../OpenFGL fedgb=../FedGB flower fed_graph"
 	$(PY) scripts/bench_peers.py $(PEERS) $(ARGS)
 
 # PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);
 # DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan run by run.
 PAPER ?= all
 reproduce-tables: $(READY) ## run what the papers' tables lack, then write results/tables (see docs/reproduction.md)
-	$(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
+	$(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(COLUMNS),--columns $(COLUMNS)) \
 	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
 # Comma-separated DATASETS and METHODS narrow what is made; JOBS, HOURS and DEVICE say how; ARGS="--list" shows the plan cell by cell.
 leaderboard: $(READY) ## make what the leaderboard lacks, the cheap cells first (see docs/leaderboard.md)
-	$(PY) scripts/leaderboard.py $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
+	$(PY) scripts/leaderboard.py $(if $(COLUMNS),--columns $(COLUMNS)) $(if $(METHODS),--methods $(METHODS)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 figures: $(DEV) ## draw the papers' figures from the runs and cells into results/figures

@@ -1,9 +1,9 @@
-"""Work out anew what the papers conclude from their own tables, and write docs/audit.md.
+"""Recompute what the papers conclude from their own tables, and write docs/audit.md.
 
     python scripts/audit_papers.py
 
-Every recomputed figure comes from the cells in results/published/; what a paper prints beside its cells (averages over a table, claims
-of its text) is written here as printed. Percentages are points unless it says relative.
+Every recomputed figure comes from the cells in results/published/; other numbers (averages over a table, claims
+of the text) are copied as printed. Percentages are points, except where relative is written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The least time that a seed's round can take: bytes that must move and operations that must be done, over measured rates.
 
 A round is cut into passes, none of which can begin before the one it depends on has ended: products, the optimizer, the
-average. A pass reads each of its operands once and writes its result once, whatever it gathers more than once being free
-(a perfect cache), element-wise work being fused into its neighbors, and it takes the longer of its bytes over the copy
+average. A pass reads each of its operands once and writes its result once, and repeated reads of gathered rows are free
+(a perfect cache), element-wise work is fused into its neighbors. A pass takes the longer of its bytes over the copy
 rate and its operations over the matrix product's rate. The floor is their sum. Sparse products cannot reach the rate of a
 dense one and gather rows from memory, so a distance of several times is the price of sparsity, not waste.
 
@@ -36,7 +36,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sizes:
-    """What one seed's round works on; the letters are the ones above, ``epochs`` the local epochs."""
+    """Sizes of one seed's round; the letters are the ones above, ``epochs`` the local epochs."""
 
     clients: int
     nodes: int

@@ -1,4 +1,4 @@
-"""What the benchmark measures, each job in a process of its own: the engine, the loops, the machine's rates, a profile."""
+"""The benchmark's measurements, one process per job: the engine, the loops, the machine's rates, a profile."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def engine(job: dict) -> dict:
         outcome = simulate(spec, federations, device, Callbacks([marks]))
         seconds.append(marks.per_round(job["warm_up"]))
     programs = max(groups(-(-len(federations) // plan.seeds), plan.programs))
-    found = {
+    result = {
         "seconds": seconds,
         **{model: [float(history.pooled(model)[-1, 1]) for history in outcome.histories] for model in ("received", "trained")},
         "increase": increase, "predicted": programs * need.program(plan.seeds, plan.replicas), "peak": peak,
@@ -188,8 +188,8 @@ def engine(job: dict) -> dict:
     if "rates" in job and job["algorithm"] in bench_floor.EXTRAS:
         sizes = sizes_of(spec, federations[0], device)
         rate = job["rates"]["copy_cached"] if 4 * sizes.clients * sizes.parameters < job["rates"]["cached"] else job["rates"]["copy"]
-        found["floor"] = bench_floor.floor(job["algorithm"], sizes, rate, job["rates"]["flops"], job.get("evaluate", True))
-    return found
+        result["floor"] = bench_floor.floor(job["algorithm"], sizes, rate, job["rates"]["flops"], job.get("evaluate", True))
+    return result
 
 
 def load(job: dict) -> None:
@@ -204,7 +204,7 @@ def load(job: dict) -> None:
 
 
 def sizes_of(spec, federation, device) -> bench_floor.Sizes:
-    """What the floor is computed from."""
+    """Return the sizes from which the floor is computed."""
     from fgl_bench.engine.batch import is_dense
 
     layout = spec.model.layout(federation.num_features, federation.num_classes)
@@ -286,10 +286,10 @@ def profile(job: dict) -> dict:
     federations = federations[:1]
     simulate(spec, federations, device)
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
-    with torch.profiler.profile(activities=activities) as found:
+    with torch.profiler.profile(activities=activities) as profiler:
         simulate(spec, federations, device)
     field = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-    spent = {event.key: getattr(event, field) for event in found.key_averages()}
+    spent = {event.key: getattr(event, field) for event in profiler.key_averages()}
     total = sum(spent.values()) or 1.0
     return {"shares": {name: value / total for name, value in sorted(spent.items(), key=lambda item: -item[1])[:10]}}
 

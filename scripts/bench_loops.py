@@ -62,10 +62,10 @@ def semi_asynchronous(make: Callable[[], object], spec, federation, device, wait
     report = method.report
 
     def noting(client):
-        found = report(client)
+        reports = report(client)
         wait()
         marks.append(time.perf_counter())
-        return found
+        return reports
 
     method.report = noting
     schedule = spec.scenario.schedule(federation.seed, count)
@@ -178,7 +178,7 @@ LOOPS = {
     "fedsa_gcl": partial(semi_asynchronous, sparse_fedsa_gcl),
     "dfed_sst": decentralized,
 }
-# The dear methods, with what makes all of their phases come in a few rounds; those without a loop above are timed alone.
+# The slowest methods, with settings that run all of their phases in a few rounds; those without a loop above are timed alone.
 DEAR: dict[str, dict[str, object]] = {
     "fedaas": {}, "fediih": {}, "adafgl": {"algorithm.federated_rounds": 6}, "fedtad": {}, "fedsage_plus": {"algorithm.gen_rounds": 2},
     "dis_pfl": {}, "fedssa": {}, "dfed_sst": {}, "fedsa_gcl": {},

@@ -1,9 +1,10 @@
-"""Seconds a round of other frameworks and of ours, on the same clients.
+"""Seconds per round of other frameworks and of ours, on the same clients.
 
     python scripts/bench_peers.py openfgl=CLONE flower fed_graph
+    python scripts/bench_peers.py fedgb=CLONE --clients 10
 
-Each framework runs in an environment of its own, ``--environments``/<name>, which pip makes where it is not there. OpenFGL is no
-package: name your clone. ``--python openfgl=PYTHON`` names an interpreter that has what it needs instead.
+Each framework runs in an environment of its own, ``--environments``/<name>, which pip makes where it is not there. OpenFGL and FedGB are
+no packages: name your clone. ``--python openfgl=PYTHON`` names an interpreter that has what it needs instead.
 
 Clients, masks, local epochs and optimizer are equal (``scripts/cross_check`` has the drivers). The other framework trains one seed with
 one thread and with all; the faster counts, by the median of its rounds but the first. Ours is the run of a table: five seeds at its
@@ -74,6 +75,13 @@ PEERS = {
         (),
         {"fedavg": (20, 100), "fedgta": (20, 100), "fed_pub": (10, 100), "fedsage_plus": (30, 30), "fedtad": (3, 10)},
     ),
+    "fedgb": Peer(
+        "FedGB",
+        None,
+        (PYG, "munkres", "networkx", "pandas", "scikit-learn", "scikit-network", "scipy", "tqdm", "zstandard"),
+        (),
+        {"fedavg": (20, 100), "fedgta": (20, 100), "fed_pub": (10, 100), "fedtad": (3, 10)},
+    ),
     "flower": Peer("Flower", "flwr", ("flwr[simulation]", PYG), (), {"fedavg": (20, 100)}),
     "fed_graph": Peer(
         "FedGraph",
@@ -91,6 +99,7 @@ PEERS = {
 
 def main() -> int:
     options = parser().parse_args()
+    options.load = os.getloadavg()[0]
     if not options.tables_only:
         chosen = dict((part + "=").split("=")[:2] for part in options.peers or PEERS)
         if unknown := set(chosen) - set(PEERS):
@@ -118,25 +127,31 @@ def bench(name: str, source: str, options: argparse.Namespace) -> None:
         if options.methods and method not in options.methods:
             continue
         print(f"{peer.title}, {method} ...", flush=True)
-        row = {"framework": peer.title, "version": version(peer, source, python), "method": method, "dataset": options.dataset}
+        row = {
+            "framework": peer.title,
+            "version": version(peer, source, python),
+            "method": method,
+            "dataset": options.dataset,
+            "clients": str(options.clients),
+        }
         try:
             row |= compared(name, method, options)
         except subprocess.CalledProcessError as error:
             row["problem"] = last_line(error)
         keep(row)
-        print("  " + (row.get("problem") or f"{row['their_s']} s a round, ours {row['our_s']}, ratio {row['ratio']}"), flush=True)
+        print("  " + (row.get("problem") or f"{row['their_s']} s per round, ours {row['our_s']}, ratio {row['ratio']}"), flush=True)
 
 
 def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, str]:
-    """A row but for what names it: seconds and accuracies of both sides."""
+    """Return a row without the columns that identify it: seconds and accuracies of both sides."""
     matched = importlib.import_module(name).MATCHED[method]
     evaluated, (rounds, our_rounds) = matched.get("evaluated", "trained"), PEERS[name].rounds[method]
     line = common(options, matched, options.dataset)
     ours = run_ours([*line, f"rounds={our_rounds}", f"seeds={list(range(SEEDS))}"])
     answers, cores = {}, os.cpu_count() or 1
-    for threads in [cores] if PEERS[name].all_cores else sorted({1, cores}):
+    for threads in [cores] if PEERS[name].all_cores else options.threads or sorted({1, cores}):
         answers[threads], counts = run_theirs(options, method, matched, [*line, f"rounds={rounds}", "seeds=[0]"], threads=threads)
-        file = RESULTS / "peers" / f"{name}-{method}-{options.dataset}-{threads}_threads.json"
+        file = RESULTS / "peers" / f"{name}-{method}-{options.dataset}-{options.clients}_clients-{threads}_threads.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(answers[threads]) + "\n")
     seconds = {threads: float(np.median(answer["seconds"][1:])) for threads, answer in answers.items()}
@@ -145,10 +160,11 @@ def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, s
     curve = ours.curve()
     curve = curve[curve["round"] == rounds][f"test_{evaluated}"]
     return {
-        "dataset": options.dataset, "clients": str(options.clients), "rounds": str(rounds), "model": evaluated, "threads": str(threads),
+        "rounds": str(rounds), "model": evaluated, "threads": str(threads),
         "their_s": f"{seconds[threads]:.3g}", "our_s": f"{own:.3g}", "ratio": f"{seconds[threads] / own:.3g}",
         "theirs": f"{100 * final(answers[threads], counts, evaluated):.1f}", "ours": f"{100 * float(curve.mean()):.1f}",
-        "cores": str(cores), "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
+        "tried": " ".join(map(str, answers)), "cores": str(cores), "load": f"{options.load:.1f}",
+        "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
         "date": str(date.today()), "command": "fgl-bench " + " ".join([*line, f"rounds={our_rounds}"]), "problem": "",
     }  # fmt: skip
 
@@ -176,9 +192,15 @@ def environment(peer: Peer, folder: Path) -> str:
 
 def version(peer: Peer, source: str, python: str) -> str:
     if peer.package is None:
-        return commit(source)[:12]
+        return tag(source) or commit(source)[:12]
     asked = f"from importlib.metadata import version; print(version({peer.package!r}))"
     return subprocess.run([python, "-c", asked], capture_output=True, text=True).stdout.strip()
+
+
+def tag(source: str) -> str:
+    """The clone's tag; empty where its commit has none."""
+    known = subprocess.run(["git", "-C", source, "describe", "--tags", "--exact-match"], capture_output=True, text=True)
+    return known.stdout.strip()
 
 
 def keep(row: dict[str, str]) -> None:
@@ -187,7 +209,7 @@ def keep(row: dict[str, str]) -> None:
     rows = pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records") if file.exists() else []
 
     def repeated(old: dict[str, str]) -> bool:
-        same = all(old.get(key, "") == row.get(key, "") for key in ("framework", "method", "dataset"))
+        same = all(old.get(key, "") == row.get(key, "") for key in ("framework", "method", "dataset", "clients"))
         return same or (old["framework"] == row["framework"] and not old.get("method"))
 
     pd.DataFrame([*(old for old in rows if not repeated(old)), row]).fillna("").to_csv(file, index=False)
@@ -197,46 +219,50 @@ def write_table(rows: Path, page: Path) -> None:
     page.write_text(filled(page.read_text(encoding="utf-8"), "rows", lambda _: ["", table(rows), ""]), encoding="utf-8")
 
 
-HEAD = ["framework", "method", "data", "s a round", "ours", "ratio", "accuracy after", "theirs", "ours"]
+HEAD = ["framework", "method", "data", "s per round", "ours", "ratio", "accuracy after", "theirs", "ours"]
 
 
 def table(file: Path) -> str:
     if not file.exists():
         return "Nothing has been run."
     order = [peer.title for peer in PEERS.values()]
-    found = sorted(pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records"), key=lambda row: order.index(row["framework"]))
+    records = sorted(pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records"), key=lambda row: order.index(row["framework"]))
     lines = [f"| {' | '.join(HEAD)} |", "|---" * 3 + "|--:" * 3 + "|---" + "|--:" * 2 + "|"]
-    for row in found:
+    for row in records:
         if not row.get("problem"):
             cells = [
                 f"{row['framework']} {row['version']}", row["method"], f"{row['dataset']}, {row['clients']} clients", row["their_s"],
                 row["our_s"], row["ratio"], f"{row['rounds']} rounds, {row['model']}", row["theirs"], row["ours"],
             ]  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
-    ran = [row for row in found if not row.get("problem")]
-    if ran:
-        days, cores, versions = (", ".join(sorted({row[key] for row in ran})) for key in ("date", "cores", "versions"))
-        lines += ["", f"{days}; {cores} cores; {versions}."]
-    else:
+    ran = [row for row in records if not row.get("problem")]
+    conditions: dict[str, dict[str, None]] = {}
+    for row in ran:
+        busy = f"; load average {row['load']} before, theirs tried with {row['tried']} thread(s)" if row.get("load") else ""
+        conditions.setdefault(f"{row['date']}; {row['cores']} cores; {row['versions']}{busy}", {})[row["framework"]] = None
+    for condition, titles in conditions.items():
+        lines += ["", f"{', '.join(titles)}: {condition}."]
+    if not ran:
         lines = []
-    for row in found:
+    for row in records:
         if row.get("problem"):
-            what = f"{row['framework']}, {row['method']}" if row.get("method") else row["framework"]
-            lines += ["", f"{what} could not be run: {row['problem']}."]
+            title = f"{row['framework']}, {row['method']}" if row.get("method") else row["framework"]
+            lines += ["", f"{title} could not be run: {row['problem']}."]
     return "\n".join(lines).strip()
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("peers", nargs="*", metavar="NAME[=CLONE]", help=f"default: all of {', '.join(PEERS)}")
-    found.add_argument("--python", nargs="+", default=[], metavar="NAME=PYTHON")
-    found.add_argument("--environments", type=Path, default=ROOT / ".bench-peers")
-    found.add_argument("--methods", nargs="+")
-    found.add_argument("--dataset", default="cora")
-    found.add_argument("--split", default="metis")
-    found.add_argument("--clients", type=int, default=20)
-    found.add_argument("--tables-only", action="store_true")
-    return found
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("peers", nargs="*", metavar="NAME[=CLONE]", help=f"default: all of {', '.join(PEERS)}")
+    command.add_argument("--python", nargs="+", default=[], metavar="NAME=PYTHON")
+    command.add_argument("--environments", type=Path, default=ROOT / ".bench-peers")
+    command.add_argument("--methods", nargs="+")
+    command.add_argument("--dataset", default="cora")
+    command.add_argument("--split", default="metis")
+    command.add_argument("--clients", type=int, default=20)
+    command.add_argument("--threads", type=int, nargs="+", help="of the other framework; default: one, and all cores")
+    command.add_argument("--tables-only", action="store_true")
+    return command
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmark writes: bench.json, bench.md and growth.png."""
+"""Write the benchmark's files: bench.json, bench.md, growth.png, and the growth in docs/benchmark.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 from bench_loops import METHODS  # noqa: E402
+from blocks import filled  # noqa: E402
 
+FOLDER, PAGE = (Path(__file__).resolve().parents[1] / name for name in ("results/bench", "docs/benchmark.md"))
 SIZES = ("cora", "pubmed", "computers", "physics", "arxiv")
 SIDES = {"engine": "engine", "loop": "plain loop", "loop_sparse": "sparse loop"}
 
@@ -27,14 +29,16 @@ def read(path: Path) -> dict:
 def write(folder: Path, results: dict) -> None:
     from fgl_bench.utils.files import write_whole
 
-    results["cells"] = dict(sorted(results["cells"].items(), key=lambda item: place(item[0])))
+    results["cells"] = dict(sorted(results["cells"].items(), key=lambda item: sort_key(item[0])))
     write_whole(folder / "bench.json", json.dumps(results, indent=1) + "\n")
     write_whole(folder / "bench.md", markdown(results))
     if results["growth"]:
         draw(folder, results["growth"])
+    if folder.resolve() == FOLDER:
+        write_whole(PAGE, filled(PAGE.read_text(encoding="utf-8"), "growth", lambda _: growth_table(results["growth"])))
 
 
-def place(name: str) -> tuple:
+def sort_key(name: str) -> tuple:
     method, dataset, clients, device = name.split("/")
     return device, METHODS.index(method), SIZES.index(dataset.removeprefix("csbm_")), int(clients)
 
@@ -56,7 +60,7 @@ def percent(values: Sequence[float]) -> str:
 
 
 def rows(name: str, cell: dict) -> list[list[str]]:
-    found = []
+    table = []
     for side, title in SIDES.items():
         if side not in cell:
             continue
@@ -67,17 +71,17 @@ def rows(name: str, cell: dict) -> list[list[str]]:
             f"{percent(values[:number])} ({percent(values)})" if len(values) > number else percent(values) for values in both.values()
         ]
         middle, train, memory = np.median(result["seconds"]), "", f"{result['increase'] / 1e6:.0f}"
-        times, over = "", ""
+        times, factor = "", ""
         if side == "engine":
-            over = f"{middle / result['floor']:.1f}" if "floor" in result else ""
+            factor = f"{middle / result['floor']:.1f}" if "floor" in result else ""
             memory += f" ({result['predicted'] / 1e6:.0f})"
             title += f", {result['programs']} at once"
             if "training" in cell:
                 train = f"{1e3 * np.median(cell['training']['seconds']):.1f}"
         else:
             times, title = f"{ratio(cell, side):.1f} x", f"{title}, {result['best']}"
-        found.append([name, title, spread(result["seconds"]), train, times, over, *accuracy, memory, f"{result['peak'] / 1e6:.0f}"])
-    return found
+        table.append([name, title, spread(result["seconds"]), train, times, factor, *accuracy, memory, f"{result['peak'] / 1e6:.0f}"])
+    return table
 
 
 HEADERS = ["cell", "side", "ms per seed and round", "training only", "engine faster", "over floor", "received %", "trained %",
@@ -117,18 +121,40 @@ def markdown(results: dict) -> str:
         ] + [""]
     for device, axes in results["growth"].items():
         base = "one seed, 20 clients, 10 rounds; nodes: two edges a node, 500 features"
-        parts += [f"## Growth on {device}", "", f"FedAvg at Cora's size but for the axis ({base}). Exponents of the fitted power law:", ""]
-        parts += [f"- {axis}: time {found['slope']['seconds']:.2f}, memory {found['slope']['bytes']:.2f}" for axis, found in axes.items()]
+        parts += [
+            f"## Growth on {device}",
+            "",
+            f"FedAvg at Cora's size, one axis varied ({base}). Exponents of the fitted power law:",
+            "",
+        ]
+        parts += [f"- {axis}: time {fit['slope']['seconds']:.2f}, memory {fit['slope']['bytes']:.2f}" for axis, fit in axes.items()]
         parts += ["", "![growth](growth.png)", ""]
     return "\n".join(parts)
+
+
+def growth_table(growth: dict) -> list[str]:
+    """The lines of the block ``growth`` of docs/benchmark.md: a row for each axis."""
+    from tabulate import tabulate
+
+    heads = ["device", "axis", "from", "to", "seconds", "exponent", "MB", "exponent"]
+    lines = []
+    for device, axes in growth.items():
+        for axis, fit in axes.items():
+            first, last = fit["points"][0], fit["points"][-1]
+            seconds, memory = (
+                f"{first['seconds']:.3f} to {last['seconds']:.3f}",
+                f"{first['bytes'] / 1e6:.0f} to {last['bytes'] / 1e6:.0f}",
+            )
+            slope = fit["slope"]
+            lines.append([device, axis, first["at"], last["at"], seconds, f"{slope['seconds']:.2f}", memory, f"{slope['bytes']:.2f}"])
+    return ["", tabulate(lines, heads, "pipe", disable_numparse=True) if lines else "Not measured yet.", ""]
 
 
 def draw(folder: Path, growth: dict) -> None:
     """``growth.png``: time above, memory below, a column per axis."""
     import matplotlib.pyplot as plt
-    from fgl_bench.papers.figures.figures import save
 
-    from fgl_bench.results.plots.style import COLORS, STYLE
+    from fgl_bench.results.plots.style import COLORS, STYLE, save_all
 
     axes_names = list(next(iter(growth.values())))
     scales: dict[str, tuple[str, Callable[[dict], float]]] = {
@@ -148,4 +174,4 @@ def draw(folder: Path, growth: dict) -> None:
                     plot.set_xlabel(axis)
                     plot.set_ylabel(unit if not column else "")
                     plot.legend(fontsize=7)
-        save(figure, folder / "growth.png")
+        save_all(figure, folder / "growth", ("png", "svg"), dpi=130)

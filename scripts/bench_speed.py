@@ -1,7 +1,7 @@
 """Time federated jobs twice: by plain per-client loops over PyTorch Geometric models, and by the engine as a user runs it.
 
     python scripts/bench_speed.py                         FedAvg on the graphs of Cora's and Physics' size (minutes)
-    python scripts/bench_speed.py --dear                  the methods that take longest, at Cora's size, against their loops where there are
+    python scripts/bench_speed.py --slow                  the methods that take longest, at Cora's size, against their loops where there are
     python scripts/bench_speed.py --all                   every method, size and number of clients, and growth (hours)
     python scripts/bench_speed.py --methods fedgta --sizes cora pubmed --clients 20 100
     python scripts/bench_speed.py --growth                time and memory against clients, seeds, nodes and rounds
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="every method, size and number of clients, the profiles and growth")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=["fedavg"])
-    parser.add_argument("--dear", action="store_true", help="the methods that take longest, at Cora's size, in few rounds")
+    parser.add_argument("--slow", action="store_true", help="the methods that take longest, at Cora's size, in few rounds")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["cora", "physics"], help="whose counts the generated graph has")
     parser.add_argument("--clients", nargs="+", type=positive, default=[20])
     parser.add_argument("--devices", nargs="+", default=["auto"], help="cpu, cuda; auto: both where there is a GPU")
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.all:
         options.methods, options.sizes, options.clients = METHODS, list(SIZES), list(CLIENTS)
         options.growth = options.profile = True
-    if options.dear:
+    if options.slow:
         options.methods, options.sizes = list(DEAR), ["cora"]
     results = read(options.out / "bench.json")
     results["machine"] = machine(options)
@@ -159,7 +159,7 @@ class Suite:
 
     def growth(self, device: str) -> dict:
         """Seconds and bytes of FedAvg on generated graphs, along one axis at a time; rounds and seeds counted whole."""
-        axes, found = (GROWTH_QUICK if self.options.quick else GROWTH), {}
+        axes, fits = (GROWTH_QUICK if self.options.quick else GROWTH), {}
         for axis, values in axes.items():
             points = []
             for value in values:
@@ -174,15 +174,15 @@ class Suite:
                 seconds = float(np.median(engine["seconds"])) * rounds * len(job["seeds"])
                 points.append({"at": value, "seconds": seconds, "bytes": engine["increase"], "predicted": engine["predicted"]})
                 print(f"growth with {axis} = {value}: {seconds:.3f} s, {engine['increase'] / 1e6:.0f} MB", flush=True)
-            found[axis] = {
+            fits[axis] = {
                 "points": points,
                 "slope": {name: slope([p["at"] for p in points], [p[name] for p in points]) for name in ("seconds", "bytes")},
             }
-        return found
+        return fits
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the straight line through log y against log x: 1 is proportional growth."""
+    """Return the slope of the straight line through log y against log x: 1 is proportional growth."""
     return float(np.polyfit(np.log(x), np.log(np.maximum(y, 1e-12)), 1)[0])
 
 
@@ -193,19 +193,19 @@ def stamp() -> dict:
 
 
 def machine(options: argparse.Namespace) -> dict:
-    """What kind of machine this is; nothing that tells which one."""
+    """Describe the kind of machine, with nothing that identifies it."""
     model = platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
-    found = {"cpu": f"{os.cpu_count()}-core CPU ({model})", "threads": options.threads}
+    facts = {"cpu": f"{os.cpu_count()}-core CPU ({model})", "threads": options.threads}
     if "cuda" in devices(options.devices):
         import torch
 
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
     python scripts/bench_workers.py [--repeats 4] [--rounds 20]
 
-Every run is a process of its own, as a user starts it. The runs of a line are made in turn, so that whatever else the machine does
+Every run is a process of its own, as a user starts it. The runs of a line are made in turn, so that other load on the machine
 falls on all of them; the table has client trips a second, training and evaluation, of the fastest run of each kind.
 """
 
@@ -56,14 +56,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         for method, seeds in LINES:
             ways = {way: what for way, what in WAYS.items() if seeds != "[0]" or what[1] != "seeds"}
-            found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+            measured: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
             for _ in range(given.repeats):
                 for way, (workers, shard) in ways.items():
-                    found[way].append(trips_a_second(workers, shard, method, seeds, given.rounds, Path(name)))
-                    print(method, seeds, way, found[way][-1], flush=True)
-            alone, *fastest = (max(found[way])[0] if way in found else None for way in WAYS)
+                    measured[way].append(trips_a_second(workers, shard, method, seeds, given.rounds, Path(name)))
+                    print(method, seeds, way, measured[way][-1], flush=True)
+            alone, *fastest = (max(measured[way])[0] if way in measured else None for way in WAYS)
             cells = ["-" if speed is None else f"{speed:.1f} ({speed / alone:.2f})" for speed in fastest]
-            rows.append([method, str(len(json.loads(seeds))), f"{alone:.1f}", *cells, f"{found['workers, clients'][0][1]:.1f}"])
+            rows.append([method, str(len(json.loads(seeds))), f"{alone:.1f}", *cells, f"{measured['workers, clients'][0][1]:.1f}"])
     columns = ["method", "seeds", "one process, 2 threads", "2 workers, shard=seeds", "2 workers, shard=clients", "MB a round by clients"]
     table = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
     when = f"{datetime.now(UTC):%d %B %Y}, {os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[2]:.0f}"

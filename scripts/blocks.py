@@ -15,12 +15,12 @@ def filled(text: str, name: str, lines: Callable[[str], Iterable[str]]) -> str:
     Raises:
         SystemExit: there is no such block.
     """
-    text, count = block(name).subn(lambda found: f"{found[1]}{chr(10).join(lines(found['what'] or ''))}\n{found[3]}", text)
+    text, count = block(name).subn(lambda match: f"{match[1]}{chr(10).join(lines(match['what'] or ''))}\n{match[3]}", text)
     if not count:
         raise SystemExit(f"there is no block <!-- {name} --> to fill")
     return text
 
 
 def block(name: str) -> re.Pattern[str]:
-    """What a block looks like."""
+    """Return the pattern of a block."""
     return re.compile(rf"(<!-- {name}(?:: (?P<what>[^\n]*))? -->\n).*?(<!-- /{name} -->)", re.DOTALL)

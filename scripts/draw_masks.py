@@ -1,11 +1,11 @@
-"""Run the printed cells that nothing explains over many draws of the masks, into results/draws/<paper>/.
+"""Run the cells that printed ones are compared with over many draws of the masks, into results/draws/<paper>/.
 
     python scripts/draw_masks.py --paper fedsa_gcl,dfed_sst --hours 1
     python scripts/draw_masks.py --paper fedssa --datasets citeseer --methods local
 
-The code behind some papers draws masks once and keeps them, so that the draw of a paper is not known for sure. This tells how far
-one draw lies from another. Chosen are the cells that no run agrees with (``results/tables/<paper>/settlement.md``) and whose masks are
-fixed over the seeds, on the row that they are compared with; cheap ones first. What is there is not made again.
+The code behind some papers draws masks once and keeps them, so that the draw of a paper is not known. The runs tell how far one draw lies
+from another, which the verdicts need (results/settlements/RULE.md). Chosen are registered cells that are stored and whose masks are fixed
+over the seeds; cheap ones first. What is there is not made again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import reproduce_tables
 
 from fgl_bench.errors import UserError
 from fgl_bench.papers.plan import Cell
-from fgl_bench.papers.settlements import OPEN, PER_SEED, TYPED
+from fgl_bench.papers.verdicts import registered_cells
 from fgl_bench.papers.work import Work
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import duration
@@ -30,6 +30,7 @@ from fgl_bench.results.store import read_summary
 from fgl_bench.utils.processes import last_line
 
 ROOT = Path(__file__).resolve().parents[1]
+PER_SEED = "split.per_seed=[masks]"
 
 
 def main() -> None:
@@ -56,28 +57,26 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--paper", required=True, help="one, or several with commas")
-    made.add_argument("--datasets", nargs="+", help="default: the paper's")
-    made.add_argument("--methods", nargs="+", help="row names; default: all rows")
-    made.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
-    made.add_argument("--hours", type=float, help="start no run that would end later than this")
-    made.add_argument("--list", action="store_true", help="name the runs and stop")
-    return made
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("--paper", required=True, help="one, or several with commas")
+    command.add_argument("--datasets", nargs="+", help="default: the paper's")
+    command.add_argument("--methods", nargs="+", help="row names; default: all rows")
+    command.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
+    command.add_argument("--hours", type=float, help="start no run that would end later than this")
+    command.add_argument("--list", action="store_true", help="name the runs and stop")
+    return command
 
 
 def lacking(work: Work) -> list[Cell]:
-    """The cells of fixed masks that no run agrees with and no draws are stored of."""
+    """The registered cells of fixed masks without stored draws."""
+    named, trips = registered_cells(work.paper.name, work.tables, work.registered), {t.key for t in work.tables if t.measure == "trips"}
     found = {}
-    for table in work.tables:
-        if table.measure == "trips":
+    for cell in work.cells:
+        stored = work.stored.get(cell.key)
+        if stored is None or cell.key not in named or cell.table in trips or cell.key in work.draws:
             continue
-        unexplained = {(each.row, each.column) for each in work.settled()[table.key] if each.finding in (OPEN, *TYPED)}
-        for cell in work.cells:
-            stored = work.stored.get(cell.key)
-            here = stored is not None and cell.table == table.key and (cell.row.title, cell.column.key) in unexplained
-            if here and "masks" not in stored["config"]["split"]["per_seed"] and cell.key not in work.draws:
-                found[cell.overrides] = cell
+        if "masks" not in stored["config"]["split"]["per_seed"]:
+            found.setdefault(cell.overrides, cell)
     return list(found.values())
 
 

@@ -58,9 +58,8 @@ PAGES = (
     "table RUNS sweep=1 metric=worst_client cols=dataset where=split=metis", "table RUNS sweep=1 metric=trips_to_0.5 format=tex",
     "table RUNS sweep=2 rows=algorithm.mu cols=none", "table RUNS sweep=3", "table RUNS sweep=3 metric=macro_f1",
     "table RUNS where=split=metis,dataset=csbm,lr=0.01,seeds=[0,1,2,3,4]", "table RUNS sweep=all", "table RUNS",
-    "table results/cells/first_question", "table results/cells/first_question format=tex", "leaderboard",
-    "leaderboard show=scores", "leaderboard method=fedavg",
-    "leaderboard format=csv", "leaderboard format=md model_of=trained", "ls", "ls algorithm", "ls model", "ls experiment",
+    "table results/cells/first_question", "table results/cells/first_question format=tex",
+    "ls", "ls algorithm", "ls model", "ls experiment",
     "show algorithm/fedsa_gcl", "show experiment/fedgta/table3", "--help",
 )  # fmt: skip
 
@@ -69,23 +68,23 @@ def main() -> int:
     options = parser().parse_args()
     os.chdir(ROOT)
     os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "80"}
-    made = dict(everything())
+    current = dict(everything())
     if options.write:
-        freeze(made)
+        freeze(current)
         return 0
-    different = [name for name, text in made.items() if not same(name, text)]
-    different += [f"{path.name}: no longer made" for path in frozen() if path.name not in made]
+    different = [name for name, text in current.items() if not same(name, text)]
+    different += [f"{path.name}: no longer made" for path in frozen() if path.name not in current]
     different += rerun(options.jobs) if options.cells else []
-    print(f"golden: {len(made)} compared, {len(different)} differ" + "".join(f"\n  {name}" for name in different))
+    print(f"golden: {len(current)} compared, {len(different)} differ" + "".join(f"\n  {name}" for name in different))
     return int(bool(different))
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--write", action="store_true", help="freeze instead of comparing")
-    made.add_argument("--cells", action="store_true", help="also run the frozen cells again")
-    made.add_argument("--jobs", type=int, default=2, help="processes at a time (2)")
-    return made
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("--write", action="store_true", help="freeze instead of comparing")
+    command.add_argument("--cells", action="store_true", help="also run the frozen cells again")
+    command.add_argument("--jobs", type=int, default=2, help="processes at a time (2)")
+    return command
 
 
 def frozen() -> list[Path]:
@@ -127,14 +126,14 @@ def file_of(page: str) -> str:
 
 def histories() -> str:
     """``history.csv`` of one run a method, one below the other; a method that needs another model or split gets what its refusal offers."""
-    found = []
+    frames = []
     with tempfile.TemporaryDirectory() as folder:
         for name in fgl("ls", "algorithm").stdout.split("\n"):
             if not name.strip():
                 continue
             method = name.split()[0]
-            found.append(history(method, folder).assign(algorithm=method))
-    return pd.concat(found, ignore_index=True).to_csv(index=False)
+            frames.append(history(method, folder).assign(algorithm=method))
+    return pd.concat(frames, ignore_index=True).to_csv(index=False)
 
 
 def history(method: str, folder: str) -> pd.DataFrame:
@@ -159,18 +158,20 @@ def report(folder: Path) -> str:
         page = Path(scratch, "report.html").read_text(encoding="utf-8")
     data = max(re.findall(r">\s*([A-Za-z0-9+/=]{1000,})\s*<", page), key=len)
     content = json.loads(gzip.decompress(base64.b64decode(data)))
-    return re.sub(r"(\.\./)+[^\"]*?tests/golden", "tests/golden", json.dumps(content, indent=0, sort_keys=True)) + "\n"
+    return re.sub(r"(\.\./)+[^\"]*?(tests/golden|results)/", r"\2/", json.dumps(content, indent=0, sort_keys=True)) + "\n"
 
 
 def digests(content: dict) -> str:
-    """A digest for every piece of a large page."""
-    pieces = {f"{key}.{name}": piece for key, value in content.items() for name, piece in items(value)}
+    """A digest for every piece of a large page, without the leaderboard: its cells are computed in the background."""
+    pieces = {f"{key}.{name}": piece for key, value in content.items() if key != "leaderboard" for name, piece in items(value)}
     return "".join(f"{digest(json.dumps(piece, sort_keys=True))} {name}\n" for name, piece in sorted(pieces.items()))
 
 
 def items(value: object) -> list[tuple[str, object]]:
     if isinstance(value, dict):
         return list(value.items())
+    if isinstance(value, str):
+        return [("text", value)]
     return [(str(each.get("name", number)) if isinstance(each, dict) else str(number), each) for number, each in enumerate(value or [])]
 
 
@@ -187,8 +188,8 @@ def tables() -> str:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"golden: tables: {done.stderr}")
-        made = sorted(path for path in Path(scratch, "tables").rglob("*") if path.is_file())
-        return "".join(f"{digest(path.read_text(encoding='utf-8'))} {path.relative_to(scratch)}\n" for path in made)
+        files = sorted(path for path in Path(scratch, "tables").rglob("*") if path.is_file())
+        return "".join(f"{digest(path.read_text(encoding='utf-8'))} {path.relative_to(scratch)}\n" for path in files)
 
 
 def same(name: str, text: str) -> bool:
@@ -196,12 +197,12 @@ def same(name: str, text: str) -> bool:
     if not path.is_file():
         print(f"{name}: not frozen")
         return False
-    kept = path.read_text(encoding="utf-8")
+    frozen_text = path.read_text(encoding="utf-8")
     if name == "histories.csv":
         return same_numbers(*(pd.read_csv(source, dtype={"algorithm": str}) for source in (path, as_file(text))))
-    for line in list(difflib.unified_diff(kept.splitlines(), text.splitlines(), f"{name} frozen", "now", lineterm="", n=0))[:20]:
+    for line in list(difflib.unified_diff(frozen_text.splitlines(), text.splitlines(), f"{name} frozen", "now", lineterm="", n=0))[:20]:
         print(line[:200])
-    return kept == text
+    return frozen_text == text
 
 
 def as_file(text: str) -> Path:
@@ -210,9 +211,9 @@ def as_file(text: str) -> Path:
     return path
 
 
-def same_numbers(kept: pd.DataFrame, now: pd.DataFrame) -> bool:
-    for method in sorted({*kept["algorithm"]} | {*now["algorithm"]}):
-        first, second = (frame[frame["algorithm"] == method].drop(columns="algorithm").dropna(axis=1, how="all") for frame in (kept, now))
+def same_numbers(before: pd.DataFrame, now: pd.DataFrame) -> bool:
+    for method in sorted({*before["algorithm"]} | {*now["algorithm"]}):
+        first, second = (frame[frame["algorithm"] == method].drop(columns="algorithm").dropna(axis=1, how="all") for frame in (before, now))
         close = list(first) == list(second) and len(first) == len(second) and np.allclose(first, second, rtol=0, atol=1e-6, equal_nan=True)
         if not close:
             print(f"histories.csv: {method} differs")
@@ -220,22 +221,22 @@ def same_numbers(kept: pd.DataFrame, now: pd.DataFrame) -> bool:
     return True
 
 
-def freeze(made: dict[str, str]) -> None:
+def freeze(current: dict[str, str]) -> None:
     for path in frozen():
         path.unlink()
-    for name, text in made.items():
+    for name, text in current.items():
         (GOLDEN / name).write_text(text, encoding="utf-8")
     cells().to_csv(GOLDEN / "cells.csv", index=False)
 
 
 def cells() -> pd.DataFrame:
     """The cheapest cells, one a method and data set in turn, 60 in all."""
-    found = []
+    rows = []
     for cell in (cell for folder in sorted((ROOT / "results/cells").iterdir()) for cell in read_cells(folder)):
         about = {key: cell[key] for key in ("algorithm", "dataset", "device", "command")}
         about |= {"seconds": cell["seconds"]["total"], "seeds": str(cell["seeds"]).replace(" ", "")}
-        found.append(about | {model: " ".join(map(str, scores["per_seed"])) for model, scores in cell["test"].items()})
-    frame = pd.DataFrame(found).sort_values("seconds").query("not device.str.startswith('NVIDIA')")
+        rows.append(about | {model: " ".join(map(str, scores["per_seed"])) for model, scores in cell["test"].items()})
+    frame = pd.DataFrame(rows).sort_values("seconds").query("not device.str.startswith('NVIDIA')")
     frame["turn"] = frame.groupby("algorithm").cumcount()
     return frame.sort_values(["turn", "seconds"]).head(60).drop(columns=["turn", "device"]).round({"seconds": 1})
 
@@ -255,10 +256,10 @@ def rerun_one(cell: dict[str, str]) -> str:
         [path] = Path(folder).rglob("summary.json")
         test = json.loads(path.read_text(encoding="utf-8"))["test"]
     for model in ("received", "trained"):
-        kept, now = (np.array([np.nan if each in ("None", None) else float(each) for each in scores], dtype=float)
+        frozen_scores, now = (np.array([np.nan if each in ("None", None) else float(each) for each in scores], dtype=float)
                      for scores in (str(cell[model]).split(), test[model]["per_seed"]))  # fmt: skip
-        if str(cell[model]) != "nan" and not np.allclose(kept, now, rtol=0, atol=0.002, equal_nan=True):
-            return f"{cell['command']}: {model} {now}, frozen {kept}"
+        if str(cell[model]) != "nan" and not np.allclose(frozen_scores, now, rtol=0, atol=0.002, equal_nan=True):
+            return f"{cell['command']}: {model} {now}, frozen {frozen_scores}"
     return ""
 
 

@@ -16,7 +16,7 @@ import bench_jobs
 
 
 def main(arguments: list[str]) -> int:
-    """Print the parts of the prediction, and the prediction beside what was measured; 2 where the arguments are refused."""
+    """Print the parts of the prediction, and the prediction next to the measurement; 2 where the arguments are refused."""
     warnings.filterwarnings("ignore")
     import torch
 

@@ -64,11 +64,11 @@ def main() -> None:
         total -= hours[kind]
         if kind in before:
             continue
-        found = measured(cells[kind])
-        if found is None:
+        rate = measured(cells[kind])
+        if rate is None:
             continue
-        write_rates(path, read_rates(path) | {kind: found})
-        print(f"{', '.join(kind)}: {found:.3g} s, {duration(3600 * hours[kind])} by what was stored", flush=True)
+        write_rates(path, read_rates(path) | {kind: rate})
+        print(f"{', '.join(kind)}: {rate:.3g} s, {duration(3600 * hours[kind])} by what was stored", flush=True)
 
 
 def measured(cell: Cell) -> float | None:

@@ -137,15 +137,15 @@ def mutate(path: Path, row: dict[str, str]) -> int:
 
 def tests_of_lines(coverage: Path) -> dict[str, dict[int, list[str]]]:
     """Return the tests that execute a line, by file below ``src`` and line."""
-    found: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    tests: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     query = "select path, context, numbits from line_bits join file on file.id = file_id join context on context.id = context_id"
     for path, context, bits in sqlite3.connect(coverage).execute(query):
         name = "src/" + path.rpartition("/src/")[2]
         for position, byte in enumerate(bits):
             for bit in range(8):
                 if byte >> bit & 1:
-                    found[name][8 * position + bit].append(context.partition("|")[0])
-    return found
+                    tests[name][8 * position + bit].append(context.partition("|")[0])
+    return tests
 
 
 def chosen(row: dict[str, str], line: int, lines: dict[int, list[str]], sizes: Counter[str], most: int) -> list[str]:
@@ -166,8 +166,8 @@ def chosen(row: dict[str, str], line: int, lines: dict[int, list[str]], sizes: C
 def collected(tree: Path, marks: str) -> set[str]:
     """Return the tests that there are, without those that ``marks`` leaves out."""
     line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", marks]
-    said = subprocess.run(line, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree / "src")}, capture_output=True, text=True, check=False)
-    return {text for text in said.stdout.splitlines() if "::" in text}
+    done = subprocess.run(line, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree / "src")}, capture_output=True, text=True, check=False)
+    return {text for text in done.stdout.splitlines() if "::" in text}
 
 
 def run_tests(tests: list[str], tree: Path, limit: float) -> tuple[str, str]:

@@ -37,8 +37,8 @@ KEYS = ("algorithm", "dataset", "split", "num_clients")
 
 def pages() -> list[Path]:
     """The files that have blocks."""
-    found = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    return [path for path in found if OUTPUT.search(path.read_text(encoding="utf-8"))]
+    files = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    return [path for path in files if OUTPUT.search(path.read_text(encoding="utf-8"))]
 
 
 def page(text: str, printed: Callable[[list[str]], str]) -> str:
@@ -51,17 +51,17 @@ def page(text: str, printed: Callable[[list[str]], str]) -> str:
 
 
 def printed(arguments: list[str]) -> str:
-    """What the command prints."""
+    """Return the command's output."""
     return subprocess.run([sys.executable, "-m", "fgl_bench", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def keep(runs: Path) -> None:
     """Store the runs below a folder as cells, in the place of those that are there."""
-    found = [path.parent for path in sorted(runs.rglob("summary.json"))]
-    if not found:
+    folders = [path.parent for path in sorted(runs.rglob("summary.json"))]
+    if not folders:
         raise SystemExit(f"quote_commands: there is no run below {runs}")
     cells = []
-    for folder in found:
+    for folder in folders:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         seeds = f"'seeds={str(summary['seeds']).replace(' ', '')}'"
         cells.append(compact(summary, " ".join(["fgl-bench", *(f"{key}={summary[key]}" for key in KEYS), seeds])))
@@ -77,9 +77,9 @@ def main() -> None:
     fgl_bench.plot("bars", fgl_bench.table(CELLS), ROOT / "docs" / "images" / "bars.svg")
     for path in pages():
         text = path.read_text(encoding="utf-8")
-        made = page(text, printed)
-        if made != text:
-            path.write_text(made, encoding="utf-8")
+        updated = page(text, printed)
+        if updated != text:
+            path.write_text(updated, encoding="utf-8")
             print(f"written: {path.relative_to(ROOT)}")
 
 

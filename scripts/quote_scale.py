@@ -76,12 +76,12 @@ def limits() -> Iterator[str]:
 def message_sizes() -> dict[str, tuple[float, float]]:
     """Bytes up and down of one trip, by method, in the run that has nothing but the table's preset."""
     cells = {cell["command"]: cell for cell in read_cells(ROOT / "results" / "cells" / "fedsa_gcl")}
-    found = {}
+    sizes = {}
     for method in METHODS:
         cell = cells[f"fgl-bench experiment=fedsa_gcl/table3 dataset=cora algorithm={method}"]
         trips = cell["client_trips"]["total"]
-        found[method] = (cell["bytes"]["upload"] / trips, cell["bytes"]["download"] / trips)
-    return found
+        sizes[method] = (cell["bytes"]["upload"] / trips, cell["bytes"]["download"] / trips)
+    return sizes
 
 
 def both(volume: float, rate: float) -> str:

@@ -24,7 +24,7 @@ def resident(pid: int) -> dict[str, int]:
         text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
         return {}
-    return {name: 1024 * int(found[1]) for name in FIELDS if (found := re.search(rf"{name}:\s+(\d+)", text))}
+    return {name: 1024 * int(match[1]) for name in FIELDS if (match := re.search(rf"{name}:\s+(\d+)", text))}
 
 
 def main() -> int:

@@ -1,10 +1,10 @@
-"""Run what the papers' tables lack, then write them with the published numbers beside ours.
+"""Run what the papers' tables lack, then write them with the published numbers next to ours.
 
     python scripts/reproduce_tables.py --paper fedsa_gcl --tables 3 --datasets cora --list
 
 Every run is one ``fgl-bench`` command in a process of its own, so that one that fails never stops the others. A run that is
 complete is not repeated: its compact result is kept in results/cells/<paper>/ and the tables are made from those. Ctrl-C ends after
-writing the tables, and an end without warning costs the run under way; the same command goes on where it stopped. Most telling methods
+writing the tables, and an end without warning costs the run under way; the same command continues where it stopped. Most telling methods
 come first, or with ``--cheapest`` the cheapest runs, printed cells before those that no paper has; after them, where several rows of ours
 stand for a printed one, those that it is not compared with (results/settlements/). Of a dataset that is absent one run is tried, which
 downloads it where it can be; if that fails its others are left out.
@@ -29,15 +29,11 @@ from fgl_bench.config.groups import build
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
-from fgl_bench.papers.agreement import OVERVIEW as FINDINGS
-from fgl_bench.papers.agreement import agreeing, coverage, section_of_chosen
-from fgl_bench.papers.agreement import overview_line as findings_line
-from fgl_bench.papers.analysis import OVERVIEW
-from fgl_bench.papers.matched_rows import FILE, read_choices
 from fgl_bench.papers.plan import Cell, Paper, Table, fill, in_order, load_paper, papers, plan
 from fgl_bench.papers.published import read_published
-from fgl_bench.papers.settlements import read_settlements
-from fgl_bench.papers.work import Runs, Work, compared, outlook, preset
+from fgl_bench.papers.reproduction import reproduction, write
+from fgl_bench.papers.verdicts import read_registered
+from fgl_bench.papers.work import Runs, Work, outlook, preset
 from fgl_bench.results.cells import read_cells
 from fgl_bench.results.estimates import MEASURED, Costs, duration, rates_of, read_rates, write_rates
 from fgl_bench.results.store import identity
@@ -75,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--jobs", type=int, default=1, help="runs at a time")
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
     result.add_argument("--cheapest", action="store_true", help="cheapest runs of all papers first, printed cells before others")
+    result.add_argument("--slowest", action="store_true", help="most expensive runs of all papers first, for a machine that is much faster")
+    result.add_argument("--longest", type=float, default=math.inf, metavar="HOURS", help="leave out runs that are estimated to take longer")
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="further keys of every run")
     result.add_argument("--again", action="store_true", help="also make the runs that are complete; each takes its predecessor's place")
     result.add_argument("--list", action="store_true", help="show the plan, run by run, and stop")
@@ -92,10 +90,10 @@ def seed_list(text: str) -> list[str]:
     """``5`` is the seeds 0 to 4; ``[5]`` and ``0,1`` are seeds."""
     if text.isdigit() and int(text) > 0:
         return [str(seed) for seed in range(int(text))]
-    found = names(text)
-    if not found or not all(seed.isdigit() for seed in found) or text == "0":
+    seeds = names(text)
+    if not seeds or not all(seed.isdigit() for seed in seeds) or text == "0":
         raise argparse.ArgumentTypeError(f"{text}: give how many seeds (5), or a list ([0] or 0,1,2)")
-    return found
+    return seeds
 
 
 def flat(parts: list[list[str]]) -> list[str]:
@@ -133,16 +131,14 @@ class Reproduction:
         datasets, results = flat(self.options.datasets), ROOT / "results"
         tables = [self._with(paper, table, datasets) for table in paper.tables if not self.keys or table.key in self.keys]
         extra = [text for text in self.extra if not (text.startswith("seeds=") and self._usual(tables))]
-        choices = [each for each in read_choices(results / "settlements" / FILE) if each["paper"] == paper.name]
         return Work(
             paper,
             tables,
             read_published(results / "published" / f"{paper.name}.csv"),
             self.results,
             extra,
-            read_settlements(results / "settlements" / f"{paper.name}.yaml"),
+            read_registered(results / "settlements"),
             fill(plan(tables), read_cells(results / "draws" / paper.name)),
-            choices,
             self.costs,
         )
 
@@ -183,16 +179,10 @@ class Reproduction:
             for path in work.write():
                 print(f"written: {path.relative_to(self.results)}")
         if self.whole:
-            path = self.results / "tables" / "agreement.md"
-            lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
-            found = [(work, work.settled()) for work in self.works]
-            lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in found)]
-            lines += coverage({work.paper.title: cells for work, cells in found}, self.absent)
-            lines += section_of_chosen({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
-            lines += compared(self.works)
-            write_whole(path, "\n".join(lines) + "\n")
-            print(f"written: {path.relative_to(self.results)}")
-            write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
+            folder = self.results / "tables"
+            for path in write(reproduction(self.works, ROOT / "results" / "settlements", self.absent), folder):
+                print(f"written: {path.relative_to(self.results)}")
+            write_whole(folder / "outlook.md", "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
             write_rates(self.results / "rates.csv", self.costs.earlier | rates_of(self.costs.known))
         for (work, cell), reason in runs.failures:
             print(f"failed: {work.name(cell)}: {reason}\n    {cell.command}", file=sys.stderr)
@@ -205,14 +195,14 @@ class Reproduction:
         return Runs(waiting=todo, jobs=self.options.jobs, until=end, where=where, absent=self.absent, look=self._absent)
 
     def wanted(self, cell: Cell) -> bool:
-        """Whether the cell is among the datasets, methods and numbers of clients that were asked for."""
+        """Return True if the cell is among the datasets, methods and numbers of clients that were asked for."""
         datasets, methods, clients = (flat(getattr(self.options, name)) for name in ("datasets", "methods", "clients"))
         fits = not clients or cell.column.where.get("num_clients", "20") in clients
         return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods) and fits
 
     def todo(self) -> list[tuple[Work, Cell]]:
         """The runs to make: paper by paper or by their cost, then those of alternative rows, those whose dataset is absent at the end."""
-        found = [
+        pairs = [
             (work, cell)
             for work in self.works
             for cell in in_order(work.paper, [each for each in work.cells if self.wanted(each)])
@@ -220,9 +210,15 @@ class Reproduction:
         ]
         if self.options.cheapest:
             printed = {work.paper.name: work.printed() for work in self.works}
-            found.sort(key=lambda pair: (pair[1].overrides not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
+            pairs.sort(key=lambda pair: (pair[1].overrides not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
+        if self.options.slowest:
+            pairs.sort(key=lambda pair: -(pair[0].cost(pair[1]) or 0))
+        long = [pair for pair in pairs if (pair[0].cost(pair[1]) or 0) > 3600 * self.options.longest]
+        if long:
+            print(f"left out: {len(long)} run(s) that are estimated to take longer than {self.options.longest:.2f} h")
+            pairs = [pair for pair in pairs if pair not in long]
         later = {work.paper.name: work.alternatives() for work in self.works}
-        return sorted(found, key=lambda pair: (pair[1].dataset in self.absent, pair[1].overrides in later[pair[0].paper.name]))
+        return sorted(pairs, key=lambda pair: (pair[1].dataset in self.absent, pair[1].overrides in later[pair[0].paper.name]))
 
     def show(self, todo: list[tuple[Work, Cell]]) -> None:
         """Print the plan: what is done, what is to be run and how long it takes, what needs a dataset that is absent."""
@@ -236,9 +232,9 @@ class Reproduction:
             done = len({work.stored[cell.key]["config_hash"] for cell in cells if cell.key in work.stored})
             print(f"{work.paper.name}: {done} run(s) complete, {len(here)} to make{unknown}: {total}")
             later = work.alternatives()
-            if beside := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.overrides in later]:
-                about = duration(sum(beside) or None)
-                print(f"  {len(beside)} of them, for rows that no print is compared with, come after the others: {about}")
+            if costs_later := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.overrides in later]:
+                about = duration(sum(costs_later) or None)
+                print(f"  {len(costs_later)} of them, for rows without a printed value to compare, come after the others: {about}")
             for name in dict.fromkeys(cell.dataset for cell in mine if cell.dataset in self.absent):
                 count = sum(cell.dataset == name for cell in mine)
                 print(f"  {count} more need dataset={name}, which is absent ({self.absent[name]}) and downloaded where it can be")
@@ -252,15 +248,15 @@ class Reproduction:
 def check(works: list[Work]) -> int:
     """Print the stored cells whose overrides compose to another configuration now; exit status 1 if there are any."""
     composer, changed = Composer(), 0
-    made = {cell.overrides: (work, cell) for work in works for cell in work.cells if cell.key in work.stored}
-    for work, cell in made.values():
+    cells_by_overrides = {cell.overrides: (work, cell) for work in works for cell in work.cells if cell.key in work.stored}
+    for work, cell in cells_by_overrides.values():
         cfg = composer(cell.overrides)
         now = identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg))
         stored = {key: value for key, value in work.stored[cell.key]["config"].items() if key != "data"}  # sums of raw files
         if now != stored:
             changed += 1
             print(f"{work.name(cell)}: {', '.join(key for key in {**now, **stored} if now.get(key) != stored.get(key))}", flush=True)
-    print(f"{len(made)} runs composed, {changed} differ from what is stored")
+    print(f"{len(cells_by_overrides)} runs composed, {changed} differ from what is stored")
     return int(changed > 0)
 
 

@@ -62,7 +62,7 @@ def draw(cells: list[dict], options: argparse.Namespace) -> list[dict]:
 
 
 class Difference(NamedTuple):
-    """Of test scores: the largest of a seed's, and of the means over seeds; infinite where one is undefined or the run fails."""
+    """Largest differences of test scores: per seed, and of the means over seeds; infinite where one is undefined or the run fails."""
 
     seed: float
     mean: float
@@ -72,14 +72,14 @@ class Difference(NamedTuple):
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--count", type=int, default=30, help="cells to run (30)")
-    made.add_argument("--hash", nargs="+", default=[], help="of the cells to run, in the place of a draw")
-    made.add_argument("--seconds", type=float, default=300, help="leave out cells that took longer (300)")
-    made.add_argument("--seed", type=int, default=0, help="of the draw (0)")
-    made.add_argument("--tolerance", type=float, default=0.2, help="points by which a seed may differ (0.2: processors round differently)")
-    made.add_argument("--threads", type=int, default=1, help="CPU threads of a run (1)")
-    return made
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("--count", type=int, default=30, help="cells to run (30)")
+    command.add_argument("--hash", nargs="+", default=[], help="of the cells to run, in the place of a draw")
+    command.add_argument("--seconds", type=float, default=300, help="leave out cells that took longer (300)")
+    command.add_argument("--seed", type=int, default=0, help="of the draw (0)")
+    command.add_argument("--tolerance", type=float, default=0.2, help="points by which a seed may differ (0.2)")
+    command.add_argument("--threads", type=int, default=1, help="CPU threads of a run (1)")
+    return command
 
 
 def rerun(cell: dict, threads: int) -> Difference:

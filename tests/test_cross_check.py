@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fgl_bench.config.compose import as_command
 from fgl_bench.runner.run import prepare
@@ -127,14 +129,32 @@ def test_other_code_counts_with_the_faster_number_of_threads(peers, monkeypatch,
     monkeypatch.setattr(peers.os, "cpu_count", lambda: 4)
     monkeypatch.setitem(sys.modules, "other", SimpleNamespace(MATCHED={"fedavg": {"ours": [*TINY[1:4], "algorithm=fedavg"]}}))
     options = peers.parser().parse_args(["--dataset", "csbm", "--clients", "3"])
-    options.repository, options.source, options.python = "other", ".", sys.executable
+    options.repository, options.source, options.python, options.load = "other", ".", sys.executable, 0.5
+    options.threads = None
     row = peers.compared("other", "fedavg", options)
     assert (row["threads"], row["their_s"]) == ("4", "0.75")
     assert float(row["ratio"]) == pytest.approx(0.75 / float(row["our_s"]), rel=0.02)
-    assert {file.name for file in (tmp_path / "peers").iterdir()} == {f"other-fedavg-csbm-{n}_threads.json" for n in (1, 4)}
+    assert {file.name for file in (tmp_path / "peers").iterdir()} == {f"other-fedavg-csbm-3_clients-{n}_threads.json" for n in (1, 4)}
 
 
 @pytest.mark.audit
 def test_the_page_has_the_stored_rows(peers):
     root = FOLDER.parents[1]
     assert peers.table(root / "results" / "bench" / "peers.csv") in (root / "docs" / "benchmark.md").read_text(encoding="utf-8")
+
+
+def test_the_page_says_how_many_comparisons_are_equivalent() -> None:
+    """Two one-sided paired t-tests at 5 %, margin 1.5 points, from the scores by seed."""
+    root, counts = FOLDER.parents[1], {"equivalent": 0, "different": 0, "inconclusive": 0}
+    for path in sorted((root / "results/cross_check").glob("*.csv")):
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            ours, theirs = (np.array(row[name].split(), dtype=float) for name in ("ours_by_seed", "theirs_by_seed"))
+            difference = ours - theirs
+            half = stats.t.ppf(0.95, len(ours) - 1) * difference.std(ddof=1) / np.sqrt(len(ours))
+            low, high = difference.mean() - half, difference.mean() + half
+            inside, outside = low > -1.5 and high < 1.5, low > 1.5 or high < -1.5
+            counts["equivalent" if inside else "different" if outside else "inconclusive"] += 1
+    words = {2: "two", 7: "seven"}
+    page = " ".join((root / "docs/cross_check.md").read_text(encoding="utf-8").split())
+    assert f"Of the {sum(counts.values())} comparisons below {counts['equivalent']} are equivalent within 1.5 points" in page
+    assert f"{words[counts['different']]} differ by more" in page and f"and {words[counts['inconclusive']]} are inconclusive" in page

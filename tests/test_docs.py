@@ -305,5 +305,5 @@ def test_the_site_s_menu_has_every_page_and_no_other():
     there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".ipynb")}
     assert there <= named
     made = {f"reference/{group}.md" for group in GROUPS if "/" not in group} | {"contributing.md", "changelog.md", "security.md"}
-    made |= {f"results/{name}.md" for name in ("agreement", "bench", "memory")}
+    made |= {f"results/{name}.md" for name in ("bench", "memory", "tables")}
     assert named - there == made | {f"reference/{name}.md" for name in ("index", "keys", "commands", "python", "hooks", "modules")}

@@ -8,7 +8,7 @@ import pytest
 
 from fgl_bench.data import federation
 from fgl_bench.utils import patience
-from fgl_bench.utils.patience import said_when_long
+from fgl_bench.utils.patience import announce_if_slow
 from tests.data.graphs import configured, make_graph
 
 
@@ -18,14 +18,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_takes_long_is_said_while_it_lasts_and_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    with said_when_long("counting sheep"):
+    with announce_if_slow("counting sheep"):
         time.sleep(0.3)
         assert capsys.readouterr().err == "counting sheep ...\n"
     assert capsys.readouterr().err == "counting sheep: 0 s\n"
 
 
 def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with said_when_long("counting sheep"):
+    with announce_if_slow("counting sheep"):
         pass
     time.sleep(0.2)
     assert capsys.readouterr().err == ""

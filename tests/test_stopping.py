@@ -27,7 +27,7 @@ def told(times: int, begun: list[int]) -> Stopped:
 
 def test_a_launcher_may_send_the_same_signal_twice() -> None:
     begun: list[int] = []
-    assert told(2, begun).kept == "all" and begun == [0, 1], "it ended when it suited"
+    assert told(2, begun).saved == "all" and begun == [0, 1], "it ended when it suited"
 
 
 def test_a_signal_that_comes_later_is_obeyed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

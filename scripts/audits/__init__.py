@@ -1,1 +1,1 @@
-"""What each paper concludes, as printed, and what its cells give: one module per paper, with ``findings``."""
+"""Each paper's printed conclusions, and what its cells give: one module per paper, with ``findings``."""

@@ -1,4 +1,4 @@
-"""What the tables of DFed-SST (Guo et al.) give for what is said about them."""
+"""Check the claims of DFed-SST (Guo et al.) against their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tables of FedAAS (Li et al.) give for what is said about them."""
+"""Check the claims of FedAAS (Li et al.) against their tables."""
 
 from __future__ import annotations
 

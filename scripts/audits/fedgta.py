@@ -1,4 +1,4 @@
-"""What the tables of FedGTA (Li et al., PVLDB 2023) give for what is said about them."""
+"""Check the claims of FedGTA (Li et al., PVLDB 2023) against their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tables of FedSSA (Yu et al., arXiv 2601.21589) give for what is said about them."""
+"""Check the claims of FedSSA (Yu et al., arXiv 2601.21589) against their tables."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ class Printed:
 
     def where(self, **places: object) -> pd.DataFrame:
         """Cells at the given places; ``variant`` is the default one unless given."""
-        found = self.cells
+        cells = self.cells
         for key, value in {"variant": "default", **places}.items():
-            found = found[found[key].isin([str(v) for v in value])] if isinstance(value, (list, tuple)) else found[found[key] == str(value)]
-        return found
+            cells = cells[cells[key].isin([str(v) for v in value])] if isinstance(value, (list, tuple)) else cells[cells[key] == str(value)]
+        return cells
 
     def grid(self, columns: str | list[str] = "dataset", **places: object) -> pd.DataFrame:
         """Methods by columns; rows without any number are left out."""

@@ -93,7 +93,7 @@ def federation(clients: int, job: Path) -> Any:
 def watch_federated(counts: list[list[int]]) -> dict[str, list]:
     """The right answers of every round of FedAvg, of trained and received models; and clients that keep their optimizers."""
     tasks = importlib.import_module("tasks.node_cls")
-    found: dict[str, list] = {"trained": [], "received": []}
+    scores: dict[str, list] = {"trained": [], "received": []}
     optimizers: dict[int, torch.optim.Optimizer] = {}
     start, finish, score = (
         tasks.SGLNodeClassification.__init__,
@@ -106,7 +106,7 @@ def watch_federated(counts: list[list[int]]) -> dict[str, list]:
         self.optimizer = optimizers.setdefault(id(self.model), self.optimizer)
 
     def note(model: str, accuracies: tuple[float, float]) -> None:
-        rounds = found[model]
+        rounds = scores[model]
         if not rounds or len(rounds[-1]) == len(counts):
             rounds.append([])
         rounds[-1].append(right(accuracies, counts[len(rounds[-1])]))
@@ -123,7 +123,7 @@ def watch_federated(counts: list[list[int]]) -> dict[str, list]:
 
     tasks.SGLNodeClassification.__init__ = started
     tasks.SGLNodeClassification.execute, tasks.SGLEvaluateModelClients.execute = finished, scored
-    return found
+    return scores
 
 
 def watch_personal(program: Any) -> list[list[tuple[float, float]]]:
@@ -131,22 +131,22 @@ def watch_personal(program: Any) -> list[list[tuple[float, float]]]:
 
     It takes one pair of the model that the client received; then, after every epoch, one of the answer and, of each part of it, another.
     """
-    found: list[list[tuple[float, float]]] = []
+    scores: list[list[tuple[float, float]]] = []
     state: dict[str, Any] = {"pending": None}
     accuracy, begin = program.accuracy, program.MyModel.non_para_lp
 
     def begun(self: Any, *values: Any, **named: Any) -> None:
         begin(self, *values, **named)
-        found.append([])
+        scores.append([])
         state["calls"] = itertools.cycle(range(6 if self.homo else 8))
 
     def taken(output: torch.Tensor, labels: torch.Tensor) -> float:
         value = accuracy(output, labels)
-        place = next(state["calls"]) if "calls" in state else None
-        if place == 0:
+        call = next(state["calls"]) if "calls" in state else None
+        if call == 0:
             state["pending"] = value
-        elif place == 1:
-            found[-1].append((state["pending"], value))
+        elif call == 1:
+            scores[-1].append((state["pending"], value))
         return value
 
     def received(*values: Any, **named: Any) -> Any:
@@ -155,7 +155,7 @@ def watch_personal(program: Any) -> list[list[tuple[float, float]]]:
 
     load, torch.load = torch.load, received
     program.MyModel.non_para_lp, program.accuracy = begun, taken
-    return found
+    return scores
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Ours beside the authors' own code: the same clients, masks, features, hyper-parameters and, where the networks match, initial weights.
+"""Compare ours with the authors' own code: the same clients, masks, features, hyper-parameters and, for equal networks, initial weights.
 
     python scripts/cross_check/compare.py openfgl --source CLONE --methods fedavg fedgta --datasets cora citeseer
 
-``CLONE`` is a checkout that you make; its commit is recorded, and nothing of it is copied. A driver ``<repository>.py`` beside this file
+``CLONE`` is a checkout that you make; its commit is recorded, and nothing of it is copied. A driver ``<repository>.py`` next to this file
 runs one method of it in a process of its own (``--python`` for an environment of its own). Two comparisons are made of each method:
 
 - *scores*: ``--rounds`` rounds with every seed, test accuracy where the pooled validation accuracy is best, of the models that both score;
@@ -43,7 +43,7 @@ from fgl_bench.utils.processes import last_line
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
 SCRATCH = tempfile.TemporaryDirectory()  # runs are read from it until the end
-REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
+REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgb", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
 
 
 def main() -> int:
@@ -66,15 +66,15 @@ def main() -> int:
                 continue
             print(f"{name} on {dataset} ...", flush=True)
             try:
-                found = compare(options, name, matched[name], dataset)
+                measured = compare(options, name, matched[name], dataset)
             except subprocess.CalledProcessError as error:
                 side = "our command" if "fgl_bench" in error.cmd else "their code"
                 print(f"{name} on {dataset}: {side} failed: {last_line(error)}", file=sys.stderr)
                 continue
-            rows = [row for row in rows if row not in there] + [{**what, **found}]
+            rows = [row for row in rows if row not in there] + [{**what, **measured}]
             ROWS.mkdir(parents=True, exist_ok=True)
             pd.DataFrame(rows).to_csv(file, index=False)
-            print("  " + ", ".join(f"{key} {value}" for key, value in found.items() if key in SHOWN), flush=True)
+            print("  " + ", ".join(f"{key} {value}" for key, value in measured.items() if key in SHOWN), flush=True)
     write_page(ROWS, ROOT / "docs" / "cross_check.md")
     return 0
 
@@ -83,7 +83,7 @@ SHOWN = ("ours", "theirs", "difference", "interval", "steps_differ", "our_round_
 
 
 def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dataset: str) -> dict[str, str]:
-    """One row, but for what names it."""
+    """Return one row, without the columns that identify it."""
     seeds, evaluated = list(range(options.seeds)), matched.get("evaluated", "trained")
     always = [*common(options, matched, dataset), "threads=1"]
     rounds = min(options.rounds, matched.get("rounds", options.rounds))
@@ -122,7 +122,7 @@ def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dat
 
 
 def common(options: argparse.Namespace, matched: dict[str, Any], dataset: str) -> list[str]:
-    """What every run of ours has, whatever its rounds and seeds."""
+    """Return the overrides of all our runs, without rounds and seeds."""
     return [
         f"dataset={dataset}", f"split={options.split}", f"num_clients={options.clients}", "agg_weight=nodes", "mixing_at=[]",
         "scenario=sync", *matched["ours"],
@@ -135,14 +135,20 @@ def run_ours(line: list[str]) -> fgl_bench.Result:
     subprocess.run(
         [sys.executable, "-m", "fgl_bench", *line, f"results_dir={folder}", "progress=false"], check=True, capture_output=True, text=True
     )
-    (found,) = Path(folder).rglob("summary.json")
-    return fgl_bench.Result(found.parent, json.loads(found.read_text()))
+    (summary,) = Path(folder).rglob("summary.json")
+    return fgl_bench.Result(summary.parent, json.loads(summary.read_text()))
 
 
 def run_theirs(
-    options: argparse.Namespace, name: str, matched: dict[str, Any], line: list[str], exact: bool = False, threads: int = 1
+    options: argparse.Namespace,
+    name: str,
+    matched: dict[str, Any],
+    line: list[str],
+    exact: bool = False,
+    threads: int = 1,
+    cuda: bool = False,
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """What the driver found in the federation of this line of one seed, and the clients' validation and test nodes ``[C, 2]``."""
+    """Return the driver's results on the federation of this line with one seed, and the clients' validation and test nodes ``[C, 2]``."""
     with as_command(line) as cfg, tempfile.TemporaryDirectory() as folder:
         spec = resolve(cfg)
         (federation,) = prepare(spec)
@@ -154,7 +160,7 @@ def run_theirs(
             "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
             "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model.get("layers"),
             "dropout": model.get("dropout"), "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
-            "threads": threads,
+            "threads": threads, "cuda": cuda,
         }  # fmt: skip
         (job / "settings.json").write_text(json.dumps(asked))
         driver = Path(__file__).with_name(f"{options.repository}.py")
@@ -201,7 +207,7 @@ def best(theirs: dict[str, Any], counts: np.ndarray, evaluated: str) -> float:
 
 
 def largest_difference(ours: fgl_bench.Result, theirs: dict[str, Any], counts: np.ndarray, evaluated: str) -> float:
-    """Of the pooled test accuracies after any round."""
+    """Return the largest difference of the pooled test accuracies after any round."""
     curve = pooled(theirs, counts, evaluated)[:, 1]
     own = ours.curve()[f"test_{evaluated}"].to_numpy()[1:]  # without the initial model's
     return float(np.abs(own - curve).max())
@@ -214,20 +220,20 @@ def commit(source: str) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("repository", choices=REPOSITORIES)
-    found.add_argument("--source", default=".", help="your clone of the repository")
-    found.add_argument("--python", default=sys.executable, help="the interpreter that has what their code imports")
-    found.add_argument("--methods", nargs="+")
-    found.add_argument("--datasets", nargs="+", default=["cora", "citeseer"])
-    found.add_argument("--split", default="metis")
-    found.add_argument("--clients", type=int, default=10)
-    found.add_argument("--rounds", type=int, default=100)
-    found.add_argument("--step-rounds", type=int, default=10)
-    found.add_argument("--seeds", type=int, default=5)
-    found.add_argument("--again", action="store_true")
-    found.add_argument("--tables-only", action="store_true")
-    return found
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("repository", choices=REPOSITORIES)
+    command.add_argument("--source", default=".", help="your clone of the repository")
+    command.add_argument("--python", default=sys.executable, help="the interpreter that has what their code imports")
+    command.add_argument("--methods", nargs="+")
+    command.add_argument("--datasets", nargs="+", default=["cora", "citeseer"])
+    command.add_argument("--split", default="metis")
+    command.add_argument("--clients", type=int, default=10)
+    command.add_argument("--rounds", type=int, default=100)
+    command.add_argument("--step-rounds", type=int, default=10)
+    command.add_argument("--seeds", type=int, default=5)
+    command.add_argument("--again", action="store_true")
+    command.add_argument("--tables-only", action="store_true")
+    return command
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the drivers share. A driver is one file for one repository of other code.
+"""Functions that the drivers share. A driver is one file for one repository of other code.
 
 It runs in that code's environment, in a process of its own, and imports nothing of fgl-bench. ``compare.py`` reads ``MATCHED`` from it,
 what makes our methods and theirs alike:
@@ -10,7 +10,7 @@ what makes our methods and theirs alike:
 - ``evaluated``: the model that is compared, ``trained`` if there is nothing else;
 - ``deterministic``: false where steps are random without dropout as well;
 - ``step_rounds``: how many are compared step by step;
-- ``rounds``: a smaller budget, for both, of what is dear there; ``remark``: for the page.
+- ``rounds``: a smaller budget, for both, for methods that are slow there; ``remark``: for the page.
 """
 
 from __future__ import annotations

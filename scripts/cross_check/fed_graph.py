@@ -39,10 +39,10 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     whole = np.load(job / "global.npz")
     clients = [np.load(job / f"client_{i}.npz") for i in range(settings["clients"])]
     nodes = [torch.from_numpy(client["nodes"]) for client in clients]
-    places = {part: [torch.from_numpy(client[part].nonzero()[0]) for client in clients] for part in ("train", "test")}
+    indices = {part: [torch.from_numpy(client[part].nonzero()[0]) for client in clients] for part in ("train", "test")}
     data = (
         torch.from_numpy(whole["edge_index"]), torch.from_numpy(whole["x"]), torch.from_numpy(whole["y"]),
-        None, None, int(whole["num_classes"]), nodes, nodes, places["train"], places["test"],
+        None, None, int(whole["num_classes"]), nodes, nodes, indices["train"], indices["test"],
         [torch.from_numpy(client["edge_index"]) for client in clients],
     )  # fmt: skip
     args = attridict(
@@ -53,19 +53,19 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
             "use_huggingface": False, "saveto_huggingface": False, "use_encryption": False, "use_cluster": False, "logdir": str(folder),
         }
     )  # fmt: skip
-    found: Scores = {"seconds": [], "trained": [], "received": [], "test_received": []}
+    scores: Scores = {"seconds": [], "trained": [], "received": [], "test_received": []}
     last = time.perf_counter()
 
     def read(*words: Any, **_: Any) -> None:
         nonlocal last
-        if told := ROUND.search(" ".join(map(str, words))):
-            found["test_received"].append(float(told[2]))
-            found["seconds"].append(time.perf_counter() - last)
+        if match := ROUND.search(" ".join(map(str, words))):
+            scores["test_received"].append(float(match[2]))
+            scores["seconds"].append(time.perf_counter() - last)
             last = time.perf_counter()
 
     methods.print = read  # its module's only: Ray has a print of its own
     methods.run_NC(args, data)
-    return found
+    return scores
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def rounds(
         client.init_state()
         clients.append(client)
         counts.append([int(arrays["val"].sum()), int(arrays["test"].sum())])
-    found: Scores = {"trained": [], "received": [], "seconds": []}
+    scores: Scores = {"trained": [], "received": [], "seconds": []}
     for number in range(args.n_rnds):
         start = time.perf_counter()
         server.on_round_begin(number)
@@ -82,9 +82,9 @@ def rounds(
             client.on_round_begin()
         server.on_round_complete(list(range(args.n_clients)))
         last = [(client.log["rnd_local_val_acc"][-1], client.log["rnd_local_test_acc"][-1]) for client in clients]
-        found["trained"].append([right(each, n) for each, n in zip(last, counts, strict=True)])
-        found["seconds"].append(time.perf_counter() - start)
-    return found
+        scores["trained"].append([right(each, n) for each, n in zip(last, counts, strict=True)])
+        scores["seconds"].append(time.perf_counter() - start)
+    return scores
 
 
 if __name__ == "__main__":

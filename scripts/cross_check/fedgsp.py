@@ -81,8 +81,8 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
             homophily = float(basis.homocal(graph, arrays["train"], arrays["y"]))
         width = arrays["x"].shape[1]
         precision = torch.float64 if settings["change"] == "double_basis" else torch.float32
-        made = basis.load_dataset(operator.to(precision), arrays["x"].to(precision), own["K"], own["tau"], homophily)[0]
-        features = made.float().view(-1, own["K"] + 1, width)
+        signals = basis.load_dataset(operator.to(precision), arrays["x"].to(precision), own["K"], own["tau"], homophily)[0]
+        features = signals.float().view(-1, own["K"] + 1, width)
         classes = int(np.load(job / "global.npz")["num_classes"])
         net = network.GFK(
             own["K"], width, settings["layers"], settings["hidden"], classes, own["dpC"], settings["dropout"], "none", sole=False
@@ -93,7 +93,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
             {"params": net.comb.parameters(), "weight_decay": own["wd2"], "lr": own["lr2"]},
         ])  # fmt: skip
         clients.append((net, adam, features, arrays))
-    found: Scores = {"seconds": [], "trained": [], "received": []}
+    scores: Scores = {"seconds": [], "trained": [], "received": []}
     for _ in range(settings["rounds"]):
         begun, answers = time.perf_counter(), []
         for net, adam, features, arrays in clients:
@@ -106,9 +106,9 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
             with torch.no_grad():
                 hits = net(features).argmax(1) == arrays["y"]
             answers.append([int(hits[arrays[part]].sum()) for part in ("val", "test")])
-        found["trained"].append(answers)
-        found["seconds"].append(time.perf_counter() - begun)
-    return found
+        scores["trained"].append(answers)
+        scores["seconds"].append(time.perf_counter() - begun)
+    return scores
 
 
 def agreeing(arrays: dict[str, torch.Tensor]) -> float:

@@ -81,7 +81,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         if settings["exact"]:
             client.model.base_model.dropout.p = 0.0
     counts = [[int(data.val_idx.sum()), int(data.test_idx.sum())] for data in parts]
-    found: Scores = {"trained": [], "received": [], "seconds": []}
+    scores: Scores = {"trained": [], "received": [], "seconds": []}
     for number in range(settings["rounds"]):
         begin = time.perf_counter()
         outputs = [client.client_execute(round_id=number) for client in clients]
@@ -90,10 +90,10 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         for client, model in zip(clients, models, strict=True):
             client.update_local(client_input=model)
         last = [client.task.eval() for client in clients]
-        found["seconds"].append(time.perf_counter() - begin)
-        found["trained"].append([right(each[:2], n) for each, n in zip(after, counts, strict=True)])
-        found["received"].append([right(each[:2], n) for each, n in zip(last, counts, strict=True)])
-    return found
+        scores["seconds"].append(time.perf_counter() - begin)
+        scores["trained"].append([right(each[:2], n) for each, n in zip(after, counts, strict=True)])
+        scores["received"].append([right(each[:2], n) for each, n in zip(last, counts, strict=True)])
+    return scores
 
 
 def scores_of_their_hop() -> None:

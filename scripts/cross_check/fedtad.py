@@ -1,6 +1,6 @@
 """Runs FedTAD's own program on an exported federation; started by ``compare.py``, see ``openfgl.py``.
 
-The program is one script, which is read, mended in memory and run: four of its lines are indented too far to be Python, and its device is
+The program is one script, which is read, repaired in memory and run: four of its lines are indented too far to be Python, and its device is
 made the CPU. Its loader of data sets hands out the exported clients. Its messages tell when the clients have trained and when they have
 received a model; both are scored there, and the scores that it prints are not used.
 """
@@ -66,22 +66,22 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     network.__init__ = created
     if settings["change"]:
         CHANGES[settings["change"]](network)
-    found: Scores = {"trained": [], "received": [], "seconds": []}
+    history: Scores = {"trained": [], "received": [], "seconds": []}
     program: dict[str, Any] = {"__name__": "__main__"}
     begin = time.perf_counter()
 
-    def told(text: str = "") -> None:
+    def on_print(text: str = "") -> None:
         nonlocal begin
         if text.startswith("pseudo label distribution"):  # the clients have trained
-            found["trained"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
-        elif text.startswith("[server]: current_round") and found["trained"]:  # and have received again
-            found["received"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
-            found["seconds"].append(time.perf_counter() - begin)
+            history["trained"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
+        elif text.startswith("[server]: current_round") and history["trained"]:  # and have received again
+            history["received"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
+            history["seconds"].append(time.perf_counter() - begin)
             begin = time.perf_counter()
-            if len(found["received"]) == settings["rounds"]:
+            if len(history["received"]) == settings["rounds"]:
                 raise Done
 
-    program["print"] = told
+    program["print"] = on_print
     sys.argv = ["train_fedtad.py"]
     values = {
         "num_clients": settings["clients"], "num_rounds": settings["rounds"] + 1, "num_epochs": settings["local_epochs"],
@@ -90,13 +90,13 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     sys.argv += [word for key, value in values.items() for word in (f"--{key}", str(value))]
     file = Path(sys.path[0]) / "train_fedtad.py"
     try:
-        exec(compile(mended(file.read_text(encoding="utf-8")), file, "exec"), program)
+        exec(compile(repaired(file.read_text(encoding="utf-8")), file, "exec"), program)
     except Done:
-        return found
+        return history
     raise RuntimeError("the program ended before its last round")
 
 
-def mended(text: str) -> str:
+def repaired(text: str) -> str:
     """The script with the lines behind its second "generator forward" as far out as that remark, and on the CPU."""
     head, remark, rest = text.rpartition("######  generator forward  ########\n")
     margin = len(head) - len(head.rstrip(" "))

@@ -59,15 +59,15 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     def evaluate(message: Message, context: Context) -> Message:
         return answer(message, *begun(message, context), arrays=False)
 
-    found: Scores = {"seconds": [], "trained": [], "received": []}
+    scores: Scores = {"seconds": [], "trained": [], "received": []}
     last = time.perf_counter()
 
     def keep(name: str, records: list[RecordDict]) -> MetricRecord:
         nonlocal last
         rows = sorted((record["metrics"]["client"], record["metrics"]["val"], record["metrics"]["test"]) for record in records)
-        found[name].append([list(row[1:]) for row in rows])
+        scores[name].append([list(row[1:]) for row in rows])
         if name == "received":
-            found["seconds"].append(time.perf_counter() - last)
+            scores["seconds"].append(time.perf_counter() - last)
             last = time.perf_counter()
         return MetricRecord({"clients": len(rows)})
 
@@ -84,7 +84,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
 
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": settings["threads"]}}
     run_simulation(server, client, settings["clients"], backend_config=resources)
-    return found
+    return scores
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     """Every round's right answers of the model that a client has from its cluster."""
     client_module, server_module, rounds = (importlib.import_module(name) for name in ("client", "server", "training"))
     server = server_module.Server(Nodes(settings, loaded(job, 0), job), "cpu")
-    found: Scores = {"seconds": [], "trained": [], "received": []}
+    scores: Scores = {"seconds": [], "trained": [], "received": []}
     clients, last = [], time.perf_counter()
     for number in range(settings["clients"]):
         data = loaded(job, number)
@@ -46,10 +46,10 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         nonlocal last
         hits = right(client.model.network, client.data)
         if client is clients[0]:
-            found["received"].append([])
-        found["received"][-1].append([hits["val"], hits["test"]])
+            scores["received"].append([])
+        scores["received"][-1].append([hits["val"], hits["test"]])
         if client is clients[-1]:
-            found["seconds"].append(time.perf_counter() - last)
+            scores["seconds"].append(time.perf_counter() - last)
             last = time.perf_counter()
         return 0.0, 0.0
 
@@ -59,7 +59,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         rounds.run_gcfl(clients, server, settings["rounds"], settings["local_epochs"], own["eps1"], own["eps2"])
     else:
         rounds.run_gcflplus(clients, server, settings["rounds"], settings["local_epochs"], own["eps1"], own["eps2"], 5, False)
-    return found
+    return scores
 
 
 class Nodes(torch.nn.Module):

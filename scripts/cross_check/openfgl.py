@@ -58,53 +58,79 @@ MATCHED: dict[str, dict[str, Any]] = {
 
 
 def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
-    """Every round's right answers of each client's trained model, and of the server's model where there is one for all."""
-    old_scatter()
-    torch.load = lambda *args, load=torch.load, **more: load(*args, **{"weights_only": False, **more})
-    config = importlib.import_module("openfgl.config")
-    args = config.args
-    for name, value in {
-        "root": str(folder), "dataset": [SEEN_AS[settings["dataset"]]], "fl_algorithm": settings["method"], "model": [settings["model"]],
-        "num_clients": settings["clients"], "num_rounds": settings["rounds"], "num_epochs": settings["local_epochs"], "use_cuda": False,
-        "lr": settings["lr"], "weight_decay": settings["weight_decay"], "hid_dim": settings["hidden"], "num_layers": settings["layers"],
-        "dropout": settings["dropout"], "metrics": ["accuracy"], "seed": settings["seed"], "simulation_mode": "subgraph_fl_metis",
-    }.items():  # fmt: skip
-        setattr(args, name, value)
+    """Train as the settings say; returns what :func:`watched` counts."""
+    args = arguments(importlib.import_module("openfgl.config").args, settings, folder)
     if settings["method"] == "adafgl":  # whose product of a sparse and a dense matrix is a library at a path of its authors
         product = importlib.import_module("openfgl.flcore.adafgl.op")
         product.csr_sparse_dense_matmul = lambda matrix, x: np.asarray(matrix @ x, dtype=np.float32)
     for name, value in settings["config"].items():
         importlib.import_module(f"openfgl.flcore.{settings['method']}.{settings['method']}_config").config[name] = value
-
-    trainer_module = importlib.import_module("openfgl.flcore.trainer")
-    trainer_module.FGLDataset = lambda args: exported(job, folder, settings["clients"])
-    trainer = trainer_module.FGLTrainer(args)
+    trainer = trainer_of("openfgl.flcore.trainer", args, settings, job, folder)
     initial, plain = np.load(job / "initial.npz"), settings["method"] == "fedgl"  # whose layers multiply by [in, out]
     for owner in (*trainer.clients, trainer.server):
         begin_with(owner.task.model, initial, *([PLAIN, False] if plain else []))
     if settings["change"]:
         CHANGES[settings["change"]](trainer)
-    found: Scores = {"seconds": [], "trained": [], "received": []}
+    return watched(trainer)
+
+
+def arguments(args: Any, settings: dict[str, Any], folder: Path) -> Any:
+    """Set the arguments of the command line that their code has parsed on import."""
+    values = {
+        "root": str(folder),
+        "dataset": [SEEN_AS.get(settings["dataset"], "Cora")],
+        "fl_algorithm": settings["method"],
+        "model": [settings["model"]],
+        "num_clients": settings["clients"],
+        "num_rounds": settings["rounds"],
+        "num_epochs": settings["local_epochs"],
+        "use_cuda": settings["cuda"],
+        "lr": settings["lr"],
+        "weight_decay": settings["weight_decay"],
+        "hid_dim": settings["hidden"],
+        "num_layers": settings["layers"],
+        "dropout": settings["dropout"],
+        "metrics": ["accuracy"],
+        "seed": settings["seed"],
+        "simulation_mode": "subgraph_fl_metis",
+    }
+    for name, value in values.items():
+        setattr(args, name, value)
+    return args
+
+
+def trainer_of(module: str, args: Any, settings: dict[str, Any], job: Path, folder: Path) -> Any:
+    """Their trainer on the exported federation, with what their code needs from older versions of PyTorch and of PyG's extensions."""
+    old_scatter()
+    torch.load = lambda *args, load=torch.load, **more: load(*args, **{"weights_only": False, **more})
+    trainer_module = importlib.import_module(module)
+    trainer_module.FGLDataset = lambda args: exported(job, folder, settings["clients"])
+    return trainer_module.FGLTrainer(args)
+
+
+def watched(trainer: Any) -> Scores:
+    """Train; returns every round's seconds and the right answers of each client's trained model, and of the server's if all receive it."""
+    scores: Scores = {"seconds": [], "trained": [], "received": []}
     counts = [[int(client.task.val_mask.sum()), int(client.task.test_mask.sum())] for client in trainer.clients]
     last = time.perf_counter()
 
     def evaluate() -> None:
         nonlocal last
-        found["trained"].append(
+        scores["trained"].append(
             [correct(client.task.evaluate(mute=True), each) for client, each in zip(trainer.clients, counts, strict=True)]
         )
-        found["seconds"].append(time.perf_counter() - last)
+        scores["seconds"].append(time.perf_counter() - last)
         if not trainer.server.personalized:
             parts = [client.task.splitted_data for client in trainer.clients]
             with contextlib.suppress(Exception):  # a method whose server has no network for this
-                found["received"].append(
+                scores["received"].append(
                     [correct(trainer.server.task.evaluate(part, mute=True), n) for part, n in zip(parts, counts, strict=True)]
                 )
         last = time.perf_counter()
 
     trainer.evaluate = evaluate
     trainer.train()
-    return found
+    return scores
 
 
 def correct(answer: dict[str, Any], counts: list[int]) -> list[int]:

@@ -24,13 +24,13 @@ def table(file: Path) -> str:
     """One repository: its commit, what ran, and a line for each comparison."""
     if not file.exists():
         return "Nothing has been run."
-    found = pd.read_csv(file, keep_default_na=False, dtype=str)
-    commits, versions = (", ".join(sorted(set(found[name]))) for name in ("commit", "versions"))
-    settings = found.groupby(["split", "clients"], sort=False).size().index
+    frame = pd.read_csv(file, keep_default_na=False, dtype=str)
+    commits, versions = (", ".join(sorted(set(frame[name]))) for name in ("commit", "versions"))
+    settings = frame.groupby(["split", "clients"], sort=False).size().index
     where = " and ".join(f"`split={split} num_clients={clients}`" for split, clients in settings)
     lines = [f"Commit {commits}; {versions}; {where}.", "", f"| {' | '.join(HEAD)} |", "|---" * 3 + "|--:" * 6 + "|"]
     notes: list[str] = []
-    for row in found.to_dict("records"):
+    for row in frame.to_dict("records"):
         mark = ""
         if row["remark"]:
             notes += [] if row["remark"] in notes else [row["remark"]]

@@ -31,15 +31,15 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     base, client = importlib.import_module("flcore.servers.serverbase"), importlib.import_module("flcore.clients.clientbase")
     server, split = importlib.import_module("flcore.servers.serverper"), importlib.import_module("flcore.trainmodel.models")
     graphs = [loaded(job, number) for number in range(settings["clients"])]
-    found: Scores = {"seconds": [], "trained": [], "received": []}
+    scores: Scores = {"seconds": [], "trained": [], "received": []}
     last = time.perf_counter()
 
     def evaluate(server: Any) -> None:
         """When a round begins and the clients have received its model, also before the first."""
         nonlocal last
         server.rs_test_acc.append(0.0)
-        found["received"].append([right(each.model) for each in server.clients])
-        found["seconds"].append(time.perf_counter() - last)
+        scores["received"].append([right(each.model) for each in server.clients])
+        scores["seconds"].append(time.perf_counter() - last)
         last = time.perf_counter()
 
     def numbers(_: str, number: int, **kind: Any) -> torch.Tensor:
@@ -64,7 +64,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     for each in running.clients:
         each.model.base.graph = graphs[each.id]
     running.train()
-    return {name: rows[1:] for name, rows in found.items()}
+    return {name: rows[1:] for name, rows in scores.items()}
 
 
 class Base(torch.nn.Module):

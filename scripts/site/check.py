@@ -24,8 +24,8 @@ SEARCHED = ("index.html", "guides/index.html", "reference/algorithm/fedavg.html"
 
 def browser_path() -> str | None:
     """Chromium of the system."""
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return os.environ.get("FGL_BENCH_CHROMIUM") or next(filter(None, found), None)
+    paths = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return os.environ.get("FGL_BENCH_CHROMIUM") or next(filter(None, paths), None)
 
 
 def pages(site: Path) -> list[Path]:
@@ -36,24 +36,24 @@ def pages(site: Path) -> list[Path]:
 def problems(browser: Any, site: Path) -> Iterator[str]:
     """One line for every problem of the site's pages."""
     context = browser.new_context(offline=True)
-    tab, said = context.new_page(), []
-    tab.on("request", lambda sent: None if sent.url.startswith(LOCAL) else said.append(f"asks for {sent.url}"))
-    tab.on("console", lambda message: said.append(f"{message.type}: {message.text}") if message.type in ("error", "warning") else None)
-    tab.on("pageerror", lambda error: said.append(f"error: {error}"))
+    tab, messages = context.new_page(), []
+    tab.on("request", lambda sent: None if sent.url.startswith(LOCAL) else messages.append(f"asks for {sent.url}"))
+    tab.on("console", lambda message: messages.append(f"{message.type}: {message.text}") if message.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: messages.append(f"error: {error}"))
     for path in pages(site):
         name = path.relative_to(site).as_posix()
-        said.clear()
+        messages.clear()
         tab.goto(path.as_uri())
         targets = {unquote(urlsplit(link).path) for link in tab.eval_on_selector_all("a[href]", LINKS) if link.startswith("file:")}
-        said += [f"links to {target}, which is missing" for target in sorted(targets) if not Path(target).exists()]
+        messages += [f"links to {target}, which is missing" for target in sorted(targets) if not Path(target).exists()]
         if name in SEARCHED and not finds(tab, WORD):
-            said.append(f"the search does not find {WORD}")
-        yield from (f"{name} {text}" for text in dict.fromkeys(said))
+            messages.append(f"the search does not find {WORD}")
+        yield from (f"{name} {text}" for text in dict.fromkeys(messages))
     context.close()
 
 
 def finds(tab: Any, word: str) -> bool:
-    """Whether the page's search has a result."""
+    """Return True if the page's search has a result."""
     from playwright.sync_api import Error
 
     try:
@@ -73,10 +73,10 @@ def main() -> None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        found = list(problems(browser, site))
+        errors = list(problems(browser, site))
         browser.close()
-    if found:
-        sys.exit("\n".join(found))
+    if errors:
+        sys.exit("\n".join(errors))
     print(f"checked without network: {len(pages(site))} pages")
 
 

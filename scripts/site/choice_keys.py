@@ -49,37 +49,37 @@ def keys_of(group: str, path: Path) -> list[Key]:
     """The keys of a choice, those of the choices that it is made from first."""
     cls = class_of(path)
     hints = class_fields(cls)
-    allowed, said, defaults = ranges_of(cls), attributes(cls), values_of(group, path)
-    found = []
+    allowed, meanings, defaults = ranges_of(cls), attributes(cls), values_of(group, path)
+    keys = []
     for name, (default, comment) in defaults.items():
         kind = kind_of(hints.get(name, Any)) + (f", {allowed[name]}" if name in allowed else "")
-        found.append(Key(name, default, kind.removeprefix(", "), comment or said.get(name, "")))
-        if not found[-1].meaning:
+        keys.append(Key(name, default, kind.removeprefix(", "), comment or meanings.get(name, "")))
+        if not keys[-1].meaning:
             log.warning("%s: nothing says what %s means", path.relative_to(config_folder()), name)  # an error, as every warning
-    return found
+    return keys
 
 
 def values_of(group: str, path: Path) -> dict[str, tuple[str, str]]:
     """(default, comment) of every key of a file."""
     text = path.read_text(encoding="utf-8")
-    found: dict[str, tuple[str, str]] = {}
+    values: dict[str, tuple[str, str]] = {}
     for entry in (yaml.safe_load(text) or {}).get("defaults", []):
         if isinstance(entry, str) and entry != "_self_" and not entry.startswith("/"):
-            found |= values_of(group, path_of(group, entry, ()))
+            values |= values_of(group, path_of(group, entry, ()))
     for name, value, comment in re.findall(r"^(\w+): (\S.*?)(?: # (.*))?$", text, re.MULTILINE):
         if name not in ("_target_", "defaults"):
-            found[name] = (value, comment or found.get(name, ("", ""))[1])
-    return found
+            values[name] = (value, comment or values.get(name, ("", ""))[1])
+    return values
 
 
 def attributes(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of their attributes."""
-    found: dict[str, str] = {}
+    """Return the descriptions of attributes in the docstrings of a class and its bases."""
+    meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         section = (base.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
         for names, text in re.findall(r"^ {8}(\w[\w, ]*): (.*(?:\n {9,}.*)*)", section, re.MULTILINE):
-            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
-    return found
+            meanings |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return meanings
 
 
 def kind_of(hint: Any) -> str:

@@ -22,7 +22,7 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = re.sub(r"^Class attributes:$", "Attributes: Class attributes", text, flags=re.MULTILINE)
 
 
-def linked(found: re.Match[str]) -> str:
+def linked(match: re.Match[str]) -> str:
     """A link where the name is a full one and the site shows the object, else its name as code."""
-    name, last = found["name"], found["name"].rpartition(".")[2]
+    name, last = match["name"], match["name"].rpartition(".")[2]
     return f'<autoref optional identifier="{name}"><code>{last}</code></autoref>' if name.startswith("fgl_bench.") else f"`{name}`"

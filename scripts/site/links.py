@@ -21,12 +21,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = posixpath.dirname(page.file.src_uri)
     pages = {file.src_uri for file in files.documentation_pages()}
 
-    def linked(found: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join("docs", here, found["target"]))
+    def linked(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join("docs", here, match["target"]))
         target = path.removeprefix("docs/") if path.startswith("docs/") else shown_on(path)
         if target not in pages:
-            return found[0] if path.startswith("docs/") else found["text"]  # mkdocs reports a page that is missing
-        return f"[{found['text']}]({posixpath.relpath(target, here or '.')}{found['anchor'] or ''})"
+            return match[0] if path.startswith("docs/") else match["text"]  # mkdocs reports a page that is missing
+        return f"[{match['text']}]({posixpath.relpath(target, here or '.')}{match['anchor'] or ''})"
 
     return LINK.sub(linked, markdown)
 

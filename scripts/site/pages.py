@@ -45,6 +45,7 @@ TITLES = {
     "model": ("Models", "Backbones: the network that every client trains."),
     "dataset": ("Datasets", "Raw files are described in [Data](../data.md)."),
     "split": ("Splits", "How the nodes of a graph are divided among clients. Masks are described in [Data](../data.md#splits-and-masks)."),
+    "task": ("Tasks", "What has a label: a node, a graph, or a pair of nodes. See [Tasks](../tasks.md)."),
     "optimizer": ("Optimizers", "The optimizer of the clients' local steps. `lr` and `weight_decay` are top-level [keys](keys.md)."),
     "scenario": ("Scenarios", "Who trains when, and which uploads arrive."),
     "scenario/sparsity": ("Sparsity", "What is missing from the clients' data while they train."),
@@ -59,7 +60,7 @@ def main() -> None:
         for choice in choices(group):
             write(f"reference/{group}/{choice}.md", page_of(group, choice))
     write("reference/dataset.md", datasets())
-    for group in ("split", "optimizer", "tracker"):
+    for group in ("task", "split", "optimizer", "tracker"):
         write(f"reference/{group}.md", [*headed(group), *sections(group)])
     sparsity = [*headed("scenario/sparsity", 2), *sections("scenario/sparsity", 3)]
     write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *sparsity])
@@ -202,8 +203,8 @@ def rooms() -> None:
 
 def public(module: str) -> list[str]:
     """The public classes and functions with a docstring that a module defines."""
-    place = SOURCE.joinpath(*module.split("."))
-    path = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
+    stem = SOURCE.joinpath(*module.split("."))
+    path = stem.with_suffix(".py") if stem.with_suffix(".py").is_file() else stem / "__init__.py"
     body = ast.parse(path.read_text(encoding="utf-8")).body
     kinds = (ast.ClassDef, ast.FunctionDef)
     return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_") and ast.get_docstring(node)]
@@ -213,19 +214,18 @@ def public(module: str) -> list[str]:
 
 
 def results() -> None:
-    """What is stored of measurements and of the papers' tables."""
+    """Write the pages of stored measurements and of the papers' tables."""
     for name in ("bench", "memory"):
         write(f"results/{name}.md", (RESULTS / "bench" / f"{name}.md").read_text(encoding="utf-8").splitlines())
     with mkdocs_gen_files.open("results/growth.png", "wb") as file:
         file.write((RESULTS / "bench" / "growth.png").read_bytes())
-    lines = (RESULTS / "tables" / "agreement.md").read_text(encoding="utf-8").splitlines()
-    lines += ["", "## The tables", "", "Our results beside the printed ones:", ""]
+    lines = ["# The papers' tables", "", "Our results next to the printed ones:", ""]
     for folder in sorted(path for path in (RESULTS / "tables").iterdir() if path.is_dir()):
         tables = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("table*.md")) if not path.stem.endswith("_statistics")]
         title = tables[0].removeprefix("# ").partition(",")[0]
         lines.append(f"- [{title}](../results/{folder.name}.md)")
         write(f"results/{folder.name}.md", [f"# {title}", "", *(re.sub("^# ", "## ", table) for table in tables)])
-    write("results/agreement.md", lines)
+    write("results/tables.md", lines)
 
 
 KEYS = """\
@@ -262,7 +262,7 @@ Everything here is made from `conf/` and from docstrings when the site is built.
 
 - [Keys](keys.md) that every run has.
 - Choices and their keys: [algorithms](algorithm.md), [models](model.md), [datasets](dataset.md), [splits](split.md),
-  [optimizers](optimizer.md), [scenarios](scenario.md) and sparsity, [trackers](tracker.md), [presets](experiment.md).
+  [optimizers](optimizer.md), [tasks](task.md), [scenarios](scenario.md) and sparsity, [trackers](tracker.md), [presets](experiment.md).
 - [Commands](commands.md): `table`, `plot`, `place`, `check`, `tune` and others.
 - [Python](python.md): `fgl_bench.run`, `load_results`, `table`, `plot`.
 - [Hooks and records](hooks.md): what a class of your own overrides and is given.

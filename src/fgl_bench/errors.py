@@ -131,5 +131,5 @@ def raised_by_user(error: BaseException) -> str | None:
     if last is None:
         return None
     message = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    place = "" if last.name == "<module>" else f" in {last.name}"
-    return f"{last.filename}:{last.lineno}{place}: {type(error).__name__}{f': {message}' if message else ''}"
+    function = "" if last.name == "<module>" else f" in {last.name}"
+    return f"{last.filename}:{last.lineno}{function}: {type(error).__name__}{f': {message}' if message else ''}"

@@ -5,6 +5,7 @@ It also reports unintended differences between the runs.
 
 from __future__ import annotations
 
+import pickle
 import shlex
 import sys
 from collections.abc import Sequence
@@ -28,18 +29,24 @@ class GridSweeper(BasicSweeper):
     """
 
     def validate_batch_is_legal(self, batch: list[Sequence[str]]) -> None:
-        """Compose every run, as Hydra does here, and move invalid ones to the front."""
+        """Compose every run, as Hydra does here, and move invalid ones to the front.
+
+        A launcher that runs them in this process takes these configurations: composing one takes 0.1 s.
+        """
         from fgl_bench.runner.one import refused
 
-        current = HydraConfig.instance()
+        current, loader, composed = HydraConfig.instance(), self.hydra_context.config_loader, dict[tuple[str, ...], bytes]()
         ours, bad = current.cfg, set()
         for overrides in batch:
-            whole = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+            whole = type(loader).load_sweep_config(loader, self.config, list(overrides))
+            composed[tuple(overrides)] = pickle.dumps(whole)
             current.set_config(whole)
             if refused(OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])):
                 bad.add(tuple(overrides))
         current.cfg = ours
         batch.sort(key=lambda overrides: tuple(overrides) not in bad)
+        if isinstance(self.launcher, BasicLauncher):  # others pickle the loader
+            loader.load_sweep_config = lambda _, overrides: pickle.loads(composed[tuple(overrides)])
 
     def sweep(self, arguments: list[str]) -> Any:
         launch, runs = self.launcher.launch, []

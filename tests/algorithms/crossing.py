@@ -53,4 +53,4 @@ def everything(method, theta):
         return method.chosen[0][level.number] & method._known(number, level, sent)
 
     out = method.layers.forward(plan, views, method._stored, keep, no_dropout)
-    return out.flatten(0, 1)[plan.place], plan, seen
+    return out.flatten(0, 1)[plan.index], plan, seen

@@ -265,6 +265,6 @@ def test_only_working_links_are_chosen_and_used():
     scenario = decentralized(link_failure=0.4)
     sim = run(algorithm, scenario=scenario, rounds=6).sim
     for number, (*_, exchange) in enumerate(exchanges):
-        heard = torch.from_numpy(np.stack([scenario.heard(sim, seed, number) for seed in (0, 1)]))
+        heard = torch.from_numpy(np.stack([scenario.adjacency(sim, seed, number) for seed in (0, 1)]))
         assert not (exchange.sent * ~heard).any() and not (exchange.matrix * ~(heard | torch.eye(6, dtype=torch.bool))).any()
         torch.testing.assert_close(exchange.matrix.sum(-1), torch.ones(2, 6, dtype=torch.float64), **TIGHT)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch_geometric.nn import GATv2Conv
 
 from fgl_bench.algorithms.cross_client import base
+from fgl_bench.algorithms.cross_client._active_rows import NEVER, ActiveRowsAdam
 from fgl_bench.algorithms.cross_client._halo import Halo
-from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.evaluation.history import History
@@ -65,7 +65,7 @@ def test_without_edges_inside_clients_the_first_convolution_is_on_the_server_wha
     theta = run([federation], method, model=model, rounds=1, lr=0.05).sim.initial
     layout, layers, halo, own = method.setting.layout, method.layers, method.halo, method._own
     here = halo.plan(halo.slots, 1)
-    in_training = layers.forward(here, layout.views(theta), None, None, no_dropout).flatten(0, 1)[here.place]
+    in_training = layers.forward(here, layout.views(theta), None, None, no_dropout).flatten(0, 1)[here.index]
     ids = np.concatenate([client.nodes for client in federation.observed])
     on_server = layers.first(own.plan.first, layout.views(theta[:1]), None, own.features)[0]
     place = {node: i for i, node in enumerate(own.plan.first.alone.tolist())}
@@ -321,7 +321,7 @@ def test_leaving_features_that_no_batch_had_alone_changes_nothing(name, model, m
     apart = run(federations, configured(name), **keys)
     monkeypatch.setattr(base, "TOUCHED_BELOW", 0)
     whole = run(federations, configured(name), **keys)
-    assert type(apart.sim.trainer.optimizer) is TouchedAdam and type(whole.sim.trainer.optimizer) is StackedAdam
+    assert type(apart.sim.trainer.optimizer) is ActiveRowsAdam and type(whole.sim.trainer.optimizer) is StackedAdam
     assert apart.sim.algorithm.costs()["rows"] == whole.sim.algorithm.costs()["rows"]
     for one, other in zip(apart.trips, whole.trips, strict=True):
         for (received, trained), (expected, after) in zip(one, other, strict=True):

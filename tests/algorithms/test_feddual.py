@@ -51,7 +51,7 @@ def test_several_meetings_make_the_product_of_their_matrices():
     result, seen = exchanges(algorithm, scenario=scenario)
     for number, (trained, _, exchange) in enumerate(seen):
         first, second = (
-            torch.eye(6, dtype=torch.float64) / 2 + torch.from_numpy(scenario.heard(result.sim, 0, 2 * number + step)) / 2
+            torch.eye(6, dtype=torch.float64) / 2 + torch.from_numpy(scenario.adjacency(result.sim, 0, 2 * number + step)) / 2
             for step in (0, 1)
         )
         torch.testing.assert_close(exchange.matrix[0], second @ first)

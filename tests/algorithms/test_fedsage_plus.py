@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
-from fgl_bench.algorithms._mending import AugmentedGraph, Generated, Neighborhoods, augmented, described, features_of
+from fgl_bench.algorithms._neighgen import AugmentedGraph, Generated, Neighborhoods, augmented, described, features_of
 from fgl_bench.algorithms.fedadam import FedAdam
 from fgl_bench.algorithms.fedsage_plus import FedSagePlus, hidden_nodes, impair
 from fgl_bench.data.graph import training_view

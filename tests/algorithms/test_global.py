@@ -21,7 +21,7 @@ from fgl_bench.models.gcn import GCN
 from tests.algorithms.comparing import assert_same_trips
 from tests.data.graphs import configured
 from tests.data.test_federation import SMALL, build
-from tests.data.test_served import served
+from tests.data.test_server_federation import served
 from tests.engine.graphs import federation, make_client
 from tests.reference import sync
 from tests.reference.small import small_federation

@@ -62,7 +62,7 @@ def test_segments_partition_the_model_and_have_peers_of_their_own(segments):
     scenario, sizes = decentralized(), result.sim.setting.weights
     for number, (trained, _, exchange) in enumerate(seen):
         for s, part in enumerate(algorithm.slices):
-            heard = torch.from_numpy(scenario.heard(result.sim, 0, number * segments + s))
+            heard = torch.from_numpy(scenario.adjacency(result.sim, 0, number * segments + s))
             support = heard | torch.eye(6, dtype=torch.bool)
             matrix = support * sizes[0]
             matrix = matrix / matrix.sum(1, keepdim=True)

@@ -30,7 +30,14 @@ VARIANTS = [
 RATIOS = st.sampled_from([[0.2, 0.4, 0.4], [0.6, 0.2, 0.2], [0.5, 0.0, 0.5], [0.34, 0.33, 0.33]])
 
 SPARSITY = st.sampled_from(["none", "label"])
-REFUSED = ("no client has a ", "there is no ", "num_clients=", "split.samples_per_part=2: must be")
+REFUSED = (
+    "no client has a ",
+    "there is no ",
+    "num_clients=",
+    "split.samples_per_part=2: must be",
+    "split.least=5: in 100 draws",
+    "split: ",
+)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.data.checks import check_ratios
-from fgl_bench.data.masks import stratified_masks
+from fgl_bench.data.masks import held_out_masks, stratified_masks
 from fgl_bench.errors import UserError
 
 LABELS = st.lists(st.integers(-1, 4), max_size=120).map(lambda labels: np.array(labels, dtype=np.int64))
@@ -56,3 +56,17 @@ def test_bad_ratios_are_refused_by_key(ratios):
 @pytest.mark.parametrize("ratios", [[0.2, 0.4, 0.4], [0.05, 0.475, 0.475], [0.8, 0.1, 0.1], [0.1, 0, 0.2]])
 def test_good_ratios_pass(ratios):
     assert check_ratios(ratios) == tuple(ratios)
+
+
+@given(LABELS, st.integers(0, 99), st.sampled_from([None, 1, 3]))
+def test_a_reserve_validates_and_is_never_tested(labels, seed, per_class):
+    reserve = np.random.default_rng(seed + 100).random(labels.size) < 0.4
+    train, val, test = held_out_masks(labels, (0.2, 0.4, 0.4), np.random.default_rng(seed), reserve, per_class)
+    assert not (train & val).any() and not (train & test).any() and not (test & reserve).any() and not (val & ~reserve).any()
+    assert not ((train | val | test) & (labels < 0)).any() and np.array_equal(val, reserve & ~train & (labels >= 0))
+    for kind in range(5):
+        held = labels == kind
+        count, free = int(held.sum()), int((held & ~reserve).sum())
+        tested = min(int(Fraction(4, 10) * count), free)
+        wanted = int(Fraction(2, 10) * count) if per_class is None else per_class
+        assert int((test & held).sum()) == tested and int((train & held).sum()) == min(wanted, count - tested)

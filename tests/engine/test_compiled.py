@@ -25,10 +25,10 @@ def test_shares_are_successive_ranges_as_many_as_threads_at_most(sizes, threads)
 
 def test_every_range_is_worked_on_and_an_error_is_told():
     done = []
-    compiled.over([(0, 2), (2, 3)], lambda first, last: done.append((first, last)))
+    compiled.parallel_for([(0, 2), (2, 3)], lambda first, last: done.append((first, last)))
     assert sorted(done) == [(0, 2), (2, 3)]
     with pytest.raises(ZeroDivisionError):
-        compiled.over([(0, 1), (1, 0)], lambda first, last: first / last)
+        compiled.parallel_for([(0, 1), (1, 0)], lambda first, last: first / last)
 
 
 def test_operations_are_used_without_numba_in_other_types_and_on_other_devices(monkeypatch):

@@ -25,7 +25,7 @@ COMMANDS = {
     "report . papers=../x": "papers=../x",
     "report a b": "give one folder",
     "leaderboard nowhere": "nowhere: there is no such folder",
-    "leaderboard . model_of=test": "model_of=test",
+    "leaderboard . score=test": "score=test",
     "leaderboard . protocol=file": "no protocol",
     "submit": "submit --check FOLDER",
     "submit --check .": "has no entry.yaml",

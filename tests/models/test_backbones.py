@@ -16,6 +16,7 @@ from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gat import GAT
 from fgl_bench.models.gbp import GBP
 from fgl_bench.models.gcn import GCN
+from fgl_bench.models.gcn_residual import ResidualGCN
 from fgl_bench.models.gin import GIN
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.models.mlp import MLP
@@ -67,6 +68,8 @@ HOPS = {
     "gcn": propagating(lambda mode: GCN(4, 2, 0.0, propagation=mode), message_passing.gcn, layers=2),
     "gcn linear": propagating(lambda mode: GCN(4, 2, 0.0, "linear", propagation=mode), message_passing.gcn, layers=2),
     "gcn 1": propagating(lambda mode: GCN(4, 1, 0.0, propagation=mode), message_passing.gcn, layers=1),
+    "gcn residual": propagating(lambda mode: ResidualGCN(4, 2, 0.0, propagation=mode), message_passing.residual_gcn, layers=2),
+    "gcn residual 1": propagating(lambda mode: ResidualGCN(4, 1, 0.0, propagation=mode), message_passing.residual_gcn, layers=1),
     "graphsage": propagating(lambda mode: GraphSAGE(4, 3, 0.0, propagation=mode), message_passing.sage, layers=3),
     "graphsage linear": propagating(lambda mode: GraphSAGE([6, 4], 2, 0.0, "linear", propagation=mode), message_passing.sage, layers=2),
     "gin": propagating(lambda mode: GIN(4, 2, 0.0, "batch", "mlp", propagation=mode), message_passing.gin, layers=2),

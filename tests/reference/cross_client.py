@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fgl_bench.data.federation import Served, build_served
+from fgl_bench.data.federation import ServerFederation, build_server_federation
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.sparsity import NoSparsity, TopologySparsity
 from fgl_bench.data.splits.iid import IID
@@ -28,11 +28,11 @@ def small_graph(nodes: int = 60, classes: int = 3, features: int = 6, chance: fl
     return Graph("small", x, edges, labels.astype(np.int64), classes)
 
 
-def small_served(seed: int = 0, clients: int = 4, drop: float = 0.5, graph: Graph | None = None) -> Served:
+def small_served(seed: int = 0, clients: int = 4, drop: float = 0.5, graph: Graph | None = None) -> ServerFederation:
     """60 nodes over four clients and a server; a share ``drop`` of the edges inside clients is gone."""
     split = IID(ratios=[0.8, 0.1, 0.1], per_seed=["partition", "masks"], test="server", inductive=False)
     sparsity = TopologySparsity(drop, "clean") if drop else NoSparsity()
-    return build_served(graph or small_graph(), split, sparsity, clients, seed, (0.8, 0.1, 0.1))
+    return build_server_federation(graph or small_graph(), split, sparsity, clients, seed, (0.8, 0.1, 0.1))
 
 
 class Loop:
@@ -43,7 +43,7 @@ class Loop:
         order: the epoch's number to the mini-batch of every global node id.
     """
 
-    def __init__(self, federation: Served, parameters: dict, order: Callable, *, batches: int, interval: int, lr: float):
+    def __init__(self, federation: ServerFederation, parameters: dict, order: Callable, *, batches: int, interval: int, lr: float):
         self.federation, self.order, self.batches, self.interval, self.lr = federation, order, batches, interval, lr
         self.owner, self.features, self.labels, self.inner, self.outer = {}, {}, {}, {}, {}
         for k, client in enumerate(federation.observed):

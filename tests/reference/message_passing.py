@@ -40,6 +40,15 @@ def gcn(parameters: Parameters, x: torch.Tensor, edges: torch.Tensor, *, layers:
     return stack(convolve, parameters, x, layers)
 
 
+def residual_gcn(parameters: Parameters, x: torch.Tensor, edges: torch.Tensor, *, layers: int) -> torch.Tensor:
+    for layer in range(layers):
+        mine = own(parameters, layer)
+        near, self_ = mine["weight"].chunk(2, -1)
+        conv = functional_call(GCNConv(*near.shape).double(), {"lin.weight": near.T, "bias": mine["bias"]}, (x, edges))
+        x = torch.relu(torch.nn.functional.layer_norm(conv + x @ self_, self_.shape[1:], mine["scale"], mine["shift"]))
+    return linear(x, parameters, "head")
+
+
 def sage(parameters: Parameters, x: torch.Tensor, edges: torch.Tensor, *, layers: int) -> torch.Tensor:
     def convolve(mine, x, last):
         near, self_ = mine["weight"].chunk(2, -1)

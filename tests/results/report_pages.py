@@ -15,7 +15,6 @@ import numpy as np
 
 from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.settlements import Difference, Settlement
 from fgl_bench.report import method_facts
 from fgl_bench.report.html import page
 from fgl_bench.report.shown import Source
@@ -55,10 +54,16 @@ def source() -> Source:
     cells = [Cell(t.key, r, c, (f"dataset={c.dataset}", f"algorithm={r.algorithm}")) for t in TABLES for r in t.rows for c in t.columns]
     by_name = {each["config_hash"]: each for each in made}
     in_place = {cell.key: by_name[name] for cell in cells if (name := f"{cell.row.key}-{cell.column.key}") in by_name}
-    settled = [Settlement("a", "received"), Settlement("b", "trained", differs=(Difference("contradiction", "it prints two numbers"),))]
+    heads = ("table", "row", "title", "model", "column", "printed_text", "ours", "low", "high", "verdict", "open")
+    lines = (
+        ("3", "a", "Method A", "received", "cora", "80.5 ± 0.3", "81.000", "-1.234", "1.0", "equivalent", ""),
+        ("3", "b", "Method B </script>", "trained", "cora", "70.0 ± 1.0", "51.000", "-20.1", "-17.9", "under-specified", "its step"),
+        ("3", "c", "Method C", "received", "pubmed", "60.0", "", "", "", "not run", ""),
+    )
+    verdicts = [dict(zip(heads, line, strict=True)) for line in lines]
     files = {"a-cora": Path("cells/a.json"), "b-cora": Path("runs/x y/b")}
     paper = Paper("p", "Paper one", TABLES, first=())
-    return Source(paper, cells, in_place, PUBLISHED, settled, files)
+    return Source(paper, cells, in_place, PUBLISHED, verdicts, files)
 
 
 FACTS = cache(method_facts.all_methods)

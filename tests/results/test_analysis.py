@@ -51,14 +51,7 @@ STORED = {each["config_hash"]: each for each in CELLS}
 
 
 def of(table: Table, model: str = "received", cells: dict = STORED):
-    return analyze(PAPER, table, stored(table, cells), PUBLISHED, model)
-
-
-def test_verdicts_compare_intervals_with_the_printed_ones():
-    found = of(TABLE)
-    # two seeds 0.02 apart: half-width 12.7 points; without spread the printed interval decides: std 0.1 of 5 runs is 0.12
-    assert found.verdicts == {("a", "cora"): "within", ("b", "cora"): "within", ("c", "cora"): "within", ("b", "pubmed"): "lower"}
-    assert found.counts == {"within": 3, "higher": 0, "lower": 1}
+    return analyze(table, stored(table, cells), PUBLISHED, model)
 
 
 def test_a_column_names_the_best_the_printed_order_and_the_front():
@@ -79,8 +72,6 @@ def test_ranks_and_fairness_are_over_the_largest_block_without_holes():
 
 def test_trips_are_compared_as_printed_and_ranked_with_failures_at_the_budget():
     found = of(TRIPS)
-    # a: 1920 +- 508.2 in both; b: one seed of ours reached it, at 20
-    assert found.verdicts == {("a", "cora"): "within", ("b", "cora"): "lower"}
     assert found.columns["cora"].best == "Method b"  # -(20 + 2000) / 2 against -1920
     assert found.columns["cora"].others[0].difference == pytest.approx(910)
 
@@ -88,7 +79,7 @@ def test_trips_are_compared_as_printed_and_ranked_with_failures_at_the_budget():
 def test_fewer_trips_are_better_in_the_order_that_is_printed_too():
     late = Printed([*PUBLISHED.cells, printed("7", "cora", "c", "3000.0", "0.0", target=0.56, reached=5)])
     cells = {**STORED, "c-cora": cell("c", "cora", [0.70, 0.72], [1990, None])}
-    found = analyze(PAPER, TRIPS, stored(TRIPS, cells), late, "received")
+    found = analyze(TRIPS, stored(TRIPS, cells), late, "received")
     assert found.columns["cora"].agreement.tau == 1  # b, a, c in both
 
 
@@ -96,7 +87,7 @@ def test_a_second_metric_has_statistics_of_its_own():
     scores = {"f1": {"received": {"mean": 0.3, "ci95": 0.1, "per_seed": [0.2, 0.4]}}}
     table = Table("3", "p/table3", "macro F1", "f1", TABLE.columns, ROWS)
     found = of(table, cells={"a-cora": {**STORED["a-cora"], "metrics": scores}, "b-cora": STORED["b-cora"]})
-    assert found.verdicts == {("a", "cora"): "lower"} and found.points["cora"] == {"Method a": (200, pytest.approx(30))}
+    assert found.points["cora"] == {"Method a": (200, pytest.approx(30))}
 
 
 def test_cells_of_other_seeds_are_not_paired():

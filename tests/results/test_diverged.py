@@ -82,7 +82,7 @@ def test_tables_mark_what_has_diverged_and_say_which() -> None:
 
 def test_statistics_leave_out_what_lacks_a_seed_and_name_it() -> None:
     cells = stored(ACCURACY, STORED)
-    received, trained = (analyze(PAPER, ACCURACY, cells, PUBLISHED, model) for model in ("received", "trained"))
+    received, trained = (analyze(ACCURACY, cells, PUBLISHED, model) for model in ("received", "trained"))
     assert received.unscored == ("Method B_2 on cora", "Method B_2 on pubmed") and received.columns == {}
     assert trained.unscored == () and trained.columns["cora"].best == "Method B_2"
     text = markdown(PAPER, ACCURACY, [received, trained])

@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +40,9 @@ TWENTY = [("cora", "Dirichlet(0.5)", "20", "received", "", ""), ("cora", "Dirich
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize(("name", "blocks"), [("reproduction.md", 6), ("benchmark.md", 1)])
+@pytest.mark.parametrize(
+    ("name", "blocks"), [("reproduction.md", 6), ("reproduction_readings.md", 8), ("findings.md", 1), ("notes/speed.md", 1)]
+)
 def test_the_page_is_up_to_date(script: ModuleType, name: str, blocks: int) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert name in script.PAGES
@@ -55,10 +58,32 @@ def test_a_block_shows_both_models_and_the_printed_value(script: ModuleType, tmp
     assert script.page(page, folder) == page
 
 
-def test_verdicts_of_a_papers_tables_are_added_up(script: ModuleType) -> None:
-    text = "| paper | table | cells run | received | tau | trained | tau |\n|---|---|---|---|---|---|---|\n"
-    text += "| A | 1 | 3 of 4 | 1 / 2 / 0 | 0.5 | 0 / 0 / 3 |  |\n| A | 2 | 1 of 9 | 1 / 0 / 0 |  | 1 / 0 / 0 |  |\n"
-    assert script.agreement(text)[2:] == ["| A | 4 of 13 | 2/2/0 | 1/0/3 |"]
+def test_a_frame_is_quoted_with_floor_and_ceiling_next_to_the_count(script: ModuleType) -> None:
+    lines = script.numbers("floor", ROOT / "results/tables")
+    heads = [head.strip() for head in lines[0].strip("|").split("|")]
+    assert heads == ["paper", "tested", "equivalent, %", "floor", "ceiling", "different, %", "floor", "ceiling", "p"]
+    assert len(lines) == 2 + len(script.TITLES)
+
+
+@pytest.mark.audit
+def test_the_conclusions_of_the_reproduction_hold() -> None:
+    """Each sentence that is typed in docs/reproduction.md and docs/findings.md, against the stored frames."""
+    frames = {name: pd.read_csv(ROOT / f"results/tables/{name}.csv") for name in ("counts", "claims", "sparsity", "verdicts", "own_best")}
+    counts, scores = frames["counts"].set_index("paper"), frames["claims"][~frames["claims"]["trips"]]
+    assert (scores["low"] <= 0).all() and (scores["high"] < 0).mean() > 0.5, "below zero in most tables, above in none"
+    assert scores["best_ours"].sum() < 0.1 * scores["columns"].sum() < 0.1 * 1.25 * scores["best_printed"].sum(), (
+        "nearly nowhere, nearly everywhere"
+    )
+    best = frames["own_best"]
+    assert set(best[best["low"] > 0]["paper"]) == {"fedsa_gcl"}, "with one exception"
+    assert (scores["tau"].abs() < 0.6).all(), "the printed order says little"
+    draws = frames["verdicts"].query("dataset in ['cora', 'citeseer'] and paper in ['fedsa_gcl', 'dfed_sst', 'fedssa'] and between > 0")
+    assert draws["between"].median() ** 0.5 > 0.64 == round(1.5 / (1.645 * 2**0.5), 2)
+    assert (counts.loc[["fedaas", "fedgta"], "equivalent_ceiling"] > 60).all()
+    assert counts.loc["fedaas", "p"] > 0.05, "for FedAAS as often"
+    assert counts.loc["all", "different_ceiling"] < 2 and counts.loc["all", "different_share"] > 100 / 3
+    copied = frames["sparsity"].set_index(["paper", "table"])["same_print"]
+    assert copied[("dfed_sst", 3)] == 10 == copied.sum()
 
 
 @pytest.mark.audit

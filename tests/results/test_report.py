@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -24,20 +25,24 @@ def test_the_page_is_self_contained_and_holds_every_number():
     data = data_of(html)
     table = data["papers"][0]["tables"][0]
     found = table["cells"]["a|cora"]
-    assert found["received"] == {"text": "81.0 ± 12.7", "rank": 81.0, "verdict": "within"} and found["published"] == "80.5 ± 0.3"
+    assert found["received"] == {"text": "81.0 ± 12.7", "rank": 81.0, "verdict": "equivalent"} and found["published"] == "80.5 ± 0.3"
     assert found["command"] == "fgl-bench dataset=cora algorithm=fedavg" and data["runs"][found["run"]]["curve"]["trips"] == TRIPS
     assert table["rows"][1]["title"] == "Method B </script>"
-    assert table["statistics"]["received"]["counts"]["within"] == 3
+    assert table["cells"]["a|cora"]["trained"]["verdict"] is None and table["cells"]["b|cora"]["trained"]["verdict"] == "under-specified"
+    judged = data["papers"][0]["verdicts"]
+    assert (judged["counts"]["equivalent"], judged["counts"]["not run"], len(judged["cells"])) == (1, 1, 2)
+    assert judged["cells"][0] == ["3", "Method A", "received", "cora", "80.5 ± 0.3", "81.0", "-1.2", "1.0", "equivalent", ""]
     assert "run" not in table["cells"]["c|pubmed"]
     assert data["papers"][1]["tables"][0]["cells"]["a|cora"]["published"] == ""
     assert (table["made"], table["planned"]) == (5, 8) and data["papers"][1]["tables"][0]["made"] == 0
 
 
 @pytest.mark.parametrize("name", [name if name == "fedgta" else pytest.param(name, marks=pytest.mark.audit) for name in papers()])
-def test_the_page_makes_the_findings_of_the_committed_tables(name):
+def test_the_page_has_the_verdicts_of_the_committed_tables(name):
     data = paper_data(gather(load_paper(name), RESULTS, RESULTS / "published"))
-    counts = " | ".join(map(str, data["settled"]["counts"].values()))
-    assert f"| {data['title']} | {counts} |" in (RESULTS / "tables/agreement.md").read_text(encoding="utf-8").splitlines()
+    with (RESULTS / "tables/counts.csv").open(encoding="utf-8", newline="") as file:
+        (stored,) = [line for line in csv.DictReader(file) if line["paper"] == name]
+    assert data["verdicts"]["counts"] == {key: int(stored[key]) for key in data["verdicts"]["counts"]}
 
 
 def test_what_does_not_fit_is_left_out_and_said(monkeypatch):
@@ -102,7 +107,7 @@ def test_a_number_opens_its_run_and_the_keyboard_closes_it(opened):
     dialog = opened.get_by_role("dialog")
     assert dialog.get_by_role("heading", name="Method A, cora").is_visible()
     text = dialog.inner_text()
-    for said in ("fgl-bench dataset=cora algorithm=fedavg", "within both intervals", "80.5 ± 0.3", "2026-01-02", "worst 50.0"):
+    for said in ("fgl-bench dataset=cora algorithm=fedavg", "81.0 ± 12.7 (equivalent)", "80.5 ± 0.3", "2026-01-02", "worst 50.0"):
         assert said in text
     assert dialog.locator("canvas").count() == 2 and dialog.locator("svg.network").count() == 1
     assert dialog.locator("path.curve").count() == 2 and dialog.locator("circle title").count() == 5
@@ -116,8 +121,8 @@ def test_a_number_opens_its_run_and_the_keyboard_closes_it(opened):
 
 
 def test_statistics_and_verdicts_are_shown(opened):
-    assert opened.locator("#counts").inner_text() == "Against the printed cells: 3 within, 0 higher, 1 lower."
-    assert opened.locator("#results .verdict.lower").count() == 1
+    assert opened.locator("#results .verdict.equivalent").inner_text().startswith("=")
+    assert opened.locator("#results .verdict").count() == 1
     assert opened.locator("#statistics tbody tr").first.locator("th, td").all_inner_texts()[:2] == ["cora", "Method A"]
     ranks = opened.locator("#statistics svg[aria-label^='average ranks']").get_attribute("aria-label")
     assert "Method A 1.50, Method B </script> 1.50" in ranks

@@ -57,7 +57,9 @@ def test_the_overview_says_what_was_run_and_has_no_empty_panel(overview):
     assert "5 runs of 3 methods on 2 data sets." in main
     [_, *tables] = lines(overview, "Cells that were run")
     assert [line[0] for line in tables] == ["Paper one, table 3", "Paper one, table 7", "Paper one, figure4"]
-    assert [line[2] for line in tables] == ["5 of 8", "3 of 3", "2 of 2"] and tables[0][3:] == ["3 / 0 / 1", "2 / 0 / 2"]
+    assert [line[2] for line in tables] == ["5 of 8", "3 of 3", "2 of 2"] and tables[0][3:] == []
+    [head, line] = lines(overview, "Printed cells by verdict")
+    assert dict(zip(head, line, strict=True))["under-specified"] == "1" and line[0] == "Paper one"
     assert "Not run yet: Paper two (8 cells)." in main
     assert "Leaderboard" not in main and "Your runs" not in main
     assert overview.locator("#tables").is_hidden() and not overview.get_by_role("link", name="Paper two").count()
@@ -157,7 +159,7 @@ def test_tables_and_figures_are_downloaded(tab):
     assert caught.value.path().read_bytes().startswith(b"\x89PNG")
 
 
-VIEWS = ["#methods", "#method/a", "#compare/Method A/Method B </script>", "#settled/p", "#search/method", "#run/a-cora"]
+VIEWS = ["#methods", "#method/a", "#compare/Method A/Method B </script>", "#verdicts/p", "#search/method", "#run/a-cora"]
 
 
 @pytest.mark.parametrize("where", [VIEWS[0], *(pytest.param(where, marks=pytest.mark.nightly) for where in VIEWS[1:])])

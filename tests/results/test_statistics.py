@@ -13,14 +13,11 @@ from fgl_bench.results.statistics import (
     agreement,
     alike,
     average_ranks,
-    counted,
     critical_difference,
     fairness,
     holm,
     paired_t,
     pareto,
-    printed_half_width,
-    verdict,
 )
 
 PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=8)
@@ -103,30 +100,6 @@ def test_tau_by_hand():
     assert agreement([1, 2, 3, 4], [10, 20, 40, 30]).tau == pytest.approx(4 / 6)
     assert agreement([1, 2, 3], [3, 2, 1]).tau == pytest.approx(-1)
     assert agreement([1, 2], [1, 2]) is None and agreement([1, 1, 1], [1, 2, 3]) is None
-
-
-def test_printed_spreads_become_half_widths():
-    assert printed_half_width(1.3, "ci95", 5) == 1.3
-    assert printed_half_width(1.0, "std", 5) == pytest.approx(2.776445 / math.sqrt(5), rel=1e-6)
-    assert printed_half_width(1.0, "unstated", 10) == pytest.approx(2.262157 / math.sqrt(10), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("ours", "half", "theirs", "their_half", "said"),
-    [
-        (70.0, 1.0, 71.5, 0.5, "within"),
-        (70.0, 1.0, 71.6, 0.5, "lower"),
-        (73.2, 1.0, 71.5, 0.5, "higher"),
-        (70.0, None, 70.0, None, "within"),
-        (70.0, None, 70.1, 0.0, "lower"),
-    ],
-)
-def test_verdicts(ours, half, theirs, their_half, said):
-    assert verdict(ours, half, theirs, their_half) == said
-
-
-def test_verdicts_are_counted_with_zeros():
-    assert counted(["within", "lower", "within"]) == {"within": 2, "higher": 0, "lower": 1}
 
 
 def test_fairness_by_hand():

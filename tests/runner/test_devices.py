@@ -10,7 +10,7 @@ import torch
 
 from fgl_bench.errors import UserError
 from fgl_bench.results.callbacks import Callback, Callbacks
-from fgl_bench.runner.devices import over, pick_devices
+from fgl_bench.runner.devices import pick_devices, run_on
 from fgl_bench.runner.program import simulate
 from fgl_bench.utils.processes import JOB
 from tests.quick import prepared
@@ -35,8 +35,8 @@ def test_scores_do_not_depend_on_the_number_of_devices(algorithm, count, tmp_pat
         used.append([federation.seed for federation in part])
         return simulate(spec, part, device, callbacks)
 
-    one = over([CPU], federations, partial(simulate, spec), callbacks.cancel)
-    several = over([CPU] * count, federations, watched, callbacks.cancel)
+    one = run_on([CPU], federations, partial(simulate, spec), callbacks.cancel)
+    several = run_on([CPU] * count, federations, watched, callbacks.cancel)
     assert sorted(used) == ([[1], [3], [4]] if count == 5 else [[3, 1], [4]])
     assert sum(reports.values()) == spec.trips * 3, "no program's report takes another one's place"
     for whole, dealt in zip(one.histories, several.histories, strict=True):
@@ -56,7 +56,7 @@ def test_a_device_that_fails_ends_the_others(tmp_path):
         return simulate(spec, part, device, callbacks)
 
     with pytest.raises(UserError, match="this device is broken"):
-        over([CPU, CPU], federations, failing, callbacks.cancel)
+        run_on([CPU, CPU], federations, failing, callbacks.cancel)
     assert callbacks.canceled
 
 

@@ -64,7 +64,7 @@ def test_a_cpu_takes_one_seed_after_another_unless_told_otherwise():
 
 def test_a_cpu_takes_several_seeds_at_once_where_they_share_matrices():
     def seeds(budget, device=CPU, asked=None):
-        return plan(FEDERATIONS, LAYOUT, WIDEST, NEED, device, budget, asked, together=3).seeds
+        return plan(FEDERATIONS, LAYOUT, WIDEST, NEED, device, budget, asked, replicas_at_once=3).seeds
 
     assert [seeds(NEED.program(count)) for count in (1, 2, 3, 4)] == [1, 2, 3, 3]
     assert (seeds(10**12, asked=2), seeds(10**12, GPU)) == (2, 5)

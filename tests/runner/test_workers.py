@@ -118,12 +118,12 @@ def test_jobs_that_a_signal_ends_are_waited_for_and_say_what_they_have_kept(both
     def job(report, i):
         time.sleep(0.3 * i)
         stopped = Stopped(signal.SIGTERM)
-        stopped.kept = f"job {i}"
+        stopped.saved = f"job {i}"
         raise stopped
 
     with pytest.raises(Stopped) as ended:
         side_by_side([lambda report, i=i: job(report, i) for i in range(2)], 2, 1, Heard())
-    assert ended.value.kept == "job 0, job 1" and ended.value.status == 128 + signal.SIGTERM
+    assert ended.value.saved == "job 0, job 1" and ended.value.status == 128 + signal.SIGTERM
 
 
 def test_jobs_of_one_thread_are_processes_of_their_own(processes):

@@ -42,7 +42,7 @@ def test_a_link_that_always_fails_carries_nothing():
 def test_links_fail_both_ways_and_as_often_as_they_should():
     scenario, algorithm = decentralized(topology="complete", link_failure=0.25), method()
     sim = run(algorithm, scenario=scenario, rounds=1).sim
-    up = np.stack([scenario.heard(sim, 0, time) for time in range(400)])
+    up = np.stack([scenario.adjacency(sim, 0, time) for time in range(400)])
     assert (up == up.transpose(0, 2, 1)).all()
     assert up.sum() / (400 * 30) == pytest.approx(0.75, abs=0.02)
     assert 0.6 < up.mean(0)[~np.eye(6, dtype=bool)].min() and not (up[0] == up[1]).all()
@@ -52,10 +52,10 @@ def test_a_static_graph_is_drawn_once():
     sim = run(method(), rounds=1).sim
     for dynamic in (True, False):
         scenario = decentralized(topology="random_regular", dynamic=dynamic)
-        graphs = [scenario.heard(sim, 0, time) for time in range(6)]
+        graphs = [scenario.adjacency(sim, 0, time) for time in range(6)]
         assert all((graph == graphs[0]).all() for graph in graphs) != dynamic
     scenario = decentralized(topology="one_peer_exponential", dynamic=False)
-    assert not (scenario.heard(sim, 0, 0) == scenario.heard(sim, 0, 1)).all(), "deterministic graphs follow the time"
+    assert not (scenario.adjacency(sim, 0, 0) == scenario.adjacency(sim, 0, 1)).all(), "deterministic graphs follow the time"
 
 
 def test_seeds_have_graphs_of_their_own_and_methods_the_same():

@@ -25,7 +25,7 @@ from fgl_bench.results.callbacks import Callbacks
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.program import simulate
-from fgl_bench.runner.share import kept
+from fgl_bench.runner.share import narrowed
 from fgl_bench.utils.group import GONE
 from fgl_bench.utils.world import World
 from tests.engine.worlds import together
@@ -54,7 +54,7 @@ class Shared:
 
         def job(world: World) -> Outcome:
             shard = Shard(CLIENTS, world)
-            mine = [kept(federation, shard) for federation in self.federations]
+            mine = [narrowed(federation, shard) for federation in self.federations]
             run = Checkpoints(self.folder, "0123456789ab", 0.0, "some", world=world) if keeps else None
             return simulate(self.spec, mine, CPU, Callbacks([progress[world.rank]]), Plan(len(SEEDS), None), shard, run)
 

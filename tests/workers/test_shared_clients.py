@@ -18,7 +18,7 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.engine.shard import Shard
 from fgl_bench.errors import UserError
 from fgl_bench.runner.program import simulate
-from fgl_bench.runner.share import check, kept, share_of
+from fgl_bench.runner.share import check, narrowed, share_of
 from fgl_bench.runner.spec import resolve
 from fgl_bench.utils.world import World
 from tests.engine.worlds import together
@@ -49,7 +49,7 @@ def test_three_workers_give_the_scores_of_one(name: str, tmp_path: Path) -> None
 
     def job(world: World):
         shard = Shard(5, world)
-        mine = [kept(federation, shard) for federation in federations]
+        mine = [narrowed(federation, shard) for federation in federations]
         return simulate(spec, mine, CPU, shard=shard)
 
     for many in together(3, job):
@@ -129,7 +129,7 @@ def test_a_worker_keeps_the_graphs_of_its_own_clients(sparse: bool, tmp_path: Pa
     changes = {} if sparse else {"dataset.words_per_node": "null"}
     _, (federation,) = prepared("fedavg", tmp_path, {**SMALL, **changes}, clients=5, seeds=[0], rounds=1)
     shard = Shard(5, Numbered(1, 2))
-    mine = kept(federation, shard)
+    mine = narrowed(federation, shard)
     assert mine.observed is mine.clients
     for number, (whole, client) in enumerate(zip(federation.clients, mine.clients, strict=True)):
         own = number in range(5)[shard.own]

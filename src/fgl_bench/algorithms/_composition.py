@@ -48,6 +48,7 @@ class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
         strategy: the method that aggregates; null means :meth:`own`.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     node_batches: ClassVar[bool] = False
 
     strategy: ServerRounds | None

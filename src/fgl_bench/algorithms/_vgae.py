@@ -40,9 +40,9 @@ class Encoded(Output):
     posterior: Callable[..., Posterior]
 
     def __new__(cls, output: Output, posterior: Callable[..., Posterior]) -> Encoded:
-        made = super().__new__(cls, *output)
-        made.posterior = posterior
-        return made
+        encoded = super().__new__(cls, *output)
+        encoded.posterior = posterior
+        return encoded
 
 
 class LabelAware(Around):
@@ -173,10 +173,10 @@ def drawn_pairs(edges: UndirectedEdges, most: int, key: Tensor) -> tuple[Tensor,
     (k, longest, _), nodes = edges.ends.shape, edges.nodes[:, None, None]
     size = min(longest, most)
     draws = uniform(key, size, 3)
-    place = torch.arange(size, device=key.device).expand(k, -1)
+    position = torch.arange(size, device=key.device).expand(k, -1)
     count = edges.count[:, None]
-    chosen = torch.where(count > most, (draws[..., 0] * count).long(), place)
-    real = place < count
+    chosen = torch.where(count > most, (draws[..., 0] * count).long(), position)
+    real = position < count
     positive = torch.take_along_dim(edges.ends, chosen[..., None], 1)
     drawn = (draws[..., 1:] * nodes).long().sort(-1).values
     negative = edges.there.gather(1, drawn.flatten(1)).view_as(drawn)
@@ -186,8 +186,8 @@ def drawn_pairs(edges: UndirectedEdges, most: int, key: Tensor) -> tuple[Tensor,
 def _among(ends: Tensor, pairs: Tensor) -> Tensor:
     """Return True for ``pairs [k, m, 2]`` that occur in the sorted ``ends [k, e, 2]``."""
     known, wanted = (x[..., 0] * 2**31 + x[..., 1] for x in (ends, pairs))
-    place = torch.searchsorted(known, wanted).clamp(max=known.shape[1] - 1)
-    return known.gather(1, place) == wanted
+    index = torch.searchsorted(known, wanted).clamp(max=known.shape[1] - 1)
+    return known.gather(1, index) == wanted
 
 
 def reconstruction(z: Tensor, edges: UndirectedEdges, most: int, key: Tensor) -> Tensor:

@@ -63,6 +63,7 @@ class AdaFGL(FedAvg, Staging):
         max_nodes: most nodes per client; its n x n propagation is dense during setup, or always if features outnumber nodes.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {
@@ -125,8 +126,8 @@ class AdaFGL(FedAvg, Staging):
         outputs = step.output.hidden.unflatten(2, (4, -1))
         logits = outputs.flatten(0, 1).index_select(0, train.index).flatten(0, 1)
         each = F.cross_entropy(logits, train.labels.repeat_interleave(4), reduction="none").view(-1, 4).sum(1)
-        away = (outputs[:, :, 0] - self.heads.knowledge(batch).prediction).square().mean(2) * batch.valid
-        return torch.dot(each, train.weights) + (away.sum(1) / batch.valid.sum(1)).sum()
+        squared_error = (outputs[:, :, 0] - self.heads.knowledge(batch).prediction).square().mean(2) * batch.valid
+        return torch.dot(each, train.weights) + (squared_error.sum(1) / batch.valid.sum(1)).sum()
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return alone(arrived) if self.personal else super().mix(reports, arrived)
@@ -417,8 +418,8 @@ class Heads(Backbone):
             joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
             matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
             scale = matrix.sum(-1).rsqrt()
-            whole, made = matrix.mul_(scale[..., None]).mul_(scale[:, None]), smooths(options.hops, batch.nodes, batch.features.shape[2])
-            operator, smoothed = (None, self.smooth(batch, whole)) if made else (whole, None)
+            whole, smooth = matrix.mul_(scale[..., None]).mul_(scale[:, None]), smooths(options.hops, batch.nodes, batch.features.shape[2])
+            operator, smoothed = (None, self.smooth(batch, whole)) if smooth else (whole, None)
             known = prediction, softened, similar if options.beta else None, operator, smoothed
             self._known[batch] = Knowledge(*known, self.confidence[batch.replicas][:, None, None])
         return self._known[batch]
@@ -455,8 +456,8 @@ class Heads(Backbone):
         compared = message if raw else torch.softmax(message, -1) * real
         unit, count = F.normalize(compared, dim=-1, eps=1e-12), batch.valid.sum(1)
         above, below = attend(unit, message, known.similar, self.options.beta, count, itself=raw)
-        towards, away = torch.softmax(above + slope * below, -1), torch.softmax(-below - slope * above, -1)
-        z["message"] = (towards - away + z["message"]) / 2
+        positive, negative = torch.softmax(above + slope * below, -1), torch.softmax(-below - slope * above, -1)
+        z["message"] = (positive - negative + z["message"]) / 2
 
         homophilous = (torch.softmax(z["homo"], -1) + known.softened) / 2
         others = sum(torch.softmax(z[name], -1) for name in HEADS[1:]) / 3

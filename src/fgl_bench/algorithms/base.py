@@ -15,7 +15,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.hooks import JointTraining, TrainedScore, check_shape
-from fgl_bench.engine.mixing import Mixing, checked, itself, messages
+from fgl_bench.engine.mixing import Mixing, checked, messages, self_loops
 from fgl_bench.engine.network import Parameters, node_losses
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, UserError, check_ranges
@@ -36,6 +36,7 @@ class Algorithm(ABC):  # noqa: B024 (abstract methods are in the bases of scenar
         own_optimizer: description of the method's own client optimizer, if any; a configured optimizer is then refused.
         reset_optimizer: True if the clients' optimizers restart in every trip, regardless of ``opt_state``.
         pairing: choices of other groups that the method was designed for, by group; an error message suggests them.
+        tasks: names of the tasks that the method is defined for; ``("node",)`` if it reads the labels of nodes or propagates predictions.
         multilabel: True if nodes may have several labels; False if the method reads labels as classes or logits as a distribution.
         node_batches: True if the local objective is defined on a subset of a client's training nodes (``batch_nodes``).
         ranges: allowed values of its keys, in addition to those of its bases; checked before data are read.
@@ -60,6 +61,7 @@ class Algorithm(ABC):  # noqa: B024 (abstract methods are in the bases of scenar
     """
 
     pairing: ClassVar[Mapping[str, str]] = {}
+    tasks: ClassVar[tuple[str, ...]] = ("node", "graph", "link")
     trains: ClassVar[bool] = True
     reset_optimizer: ClassVar[bool] = False
     own_optimizer: ClassVar[str | None] = None
@@ -291,8 +293,8 @@ class MixingPeers(Peers):
         """Return the mixing of uploads into the next models; arguments as for :meth:`ServerRounds.mix`, with uploads of all clients."""
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        everybody = torch.ones_like(self.setting.weights, dtype=torch.bool)
-        mixing = checked(self.mix(meeting.reports, everybody), everybody).without(self.frozen, self.setting.layout)
+        arrived = torch.ones_like(self.setting.weights, dtype=torch.bool)
+        mixing = checked(self.mix(meeting.reports, arrived), arrived).without(self.frozen, self.setting.layout)
         matrix = mixing.matrix()
         models = mixing.apply(meeting.uploaded, meeting.received, self.setting.layout, meeting.trained, self.setting.shard)
-        return Exchange(models, matrix, messages((matrix > 0) & ~itself(matrix), self.traffic().bytes[0]))
+        return Exchange(models, matrix, messages((matrix > 0) & ~self_loops(matrix), self.traffic().bytes[0]))

@@ -37,12 +37,12 @@ class DPSGD(Peers):
         return "ring", None
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard = ORDERS[self.order](meeting)
-        matrix = WEIGHTS[self.weights](heard)
+        adjacency = ORDERS[self.order](meeting)
+        matrix = WEIGHTS[self.weights](adjacency)
         models = product(matrix, meeting.received if self.order == "lian" else meeting.uploaded, self.setting.shard)
         if self.order == "lian":
             models += meeting.trained - meeting.received
-        return Exchange(models, matrix, messages(heard, self.traffic().bytes[0]))
+        return Exchange(models, matrix, messages(adjacency, self.traffic().bytes[0]))
 
 
 def _after(meeting: Meeting) -> Tensor:
@@ -51,8 +51,8 @@ def _after(meeting: Meeting) -> Tensor:
 
 def _before(meeting: Meeting) -> Tensor:
     """Return the graph for mixing at the start of the next round; empty after the last round."""
-    heard = meeting.graph(meeting.number + 1)
-    return heard if meeting.number + 1 < meeting.rounds else heard & False
+    adjacency = meeting.graph(meeting.number + 1)
+    return adjacency if meeting.number + 1 < meeting.rounds else adjacency & False
 
 
 WEIGHTS = {"metropolis": metropolis, "uniform": uniform}

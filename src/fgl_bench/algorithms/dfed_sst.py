@@ -19,7 +19,7 @@ from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.mixing import cosine, itself, messages, normalize, product
+from fgl_bench.engine.mixing import cosine, messages, normalize, product, self_loops
 from fgl_bench.engine.random_numbers import mix, uniform
 from fgl_bench.engine.topologies import Links, random_k_in
 from fgl_bench.engine.transfer import put
@@ -71,6 +71,7 @@ class DFedSST(Peers, Comparing):
         selection: the most ``similar``, or ``random`` partners (ablation).
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {"refresh": at_least(1), "sources": at_least(1), "landmarks": at_least(1)}
@@ -148,33 +149,33 @@ class DFedSST(Peers, Comparing):
         return cosine(self._features if self.similarity_of == "features" else reports["cse"].flatten(2))
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard = meeting.graph(meeting.number)
-        chosen = self._partners & heard
-        support = chosen | itself(heard) if self.self_in_aggregation else chosen
+        adjacency = meeting.graph(meeting.number)
+        chosen = self._partners & adjacency
+        support = chosen | self_loops(adjacency) if self.self_in_aggregation else chosen
         weights = self._kernel * self._wlsd[:, None]
         none = (weights * support).sum(-1, keepdim=True) == 0
         weights = normalize(torch.where(none, self._kernel, weights), support)
-        matrix = torch.where(chosen.any(-1, keepdim=True), weights, itself(heard).double())
+        matrix = torch.where(chosen.any(-1, keepdim=True), weights, self_loops(adjacency).double())
         sent = messages(chosen, self.traffic().bytes[0])
         if meeting.number % self.refresh == 0:
-            self._renew(meeting.reports, heard, meeting.number // self.refresh)
-            sent = sent + messages(heard, 4 * (self._statistic() + 1))
+            self._renew(meeting.reports, adjacency, meeting.number // self.refresh)
+            sent = sent + messages(adjacency, 4 * (self._statistic() + 1))
         self._round = meeting.number + 1
         return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, sent)
 
-    def _renew(self, reports: dict[str, Tensor], heard: Tensor, number: int) -> None:
+    def _renew(self, reports: dict[str, Tensor], adjacency: Tensor, number: int) -> None:
         """Update degrees, partners and weights from broadcasts, for the following rounds."""
         self._wlsd = reports["wlsd"].clone()  # the reports are overwritten in place
         similar = self.similarity(reports)
-        self._kernel = torch.exp(torch.where(itself(heard), 1.0, similar))
-        degree = DEGREES[self.degree](self._wlsd, heard)
+        self._kernel = torch.exp(torch.where(self_loops(adjacency), 1.0, similar))
+        degree = DEGREES[self.degree](self._wlsd, adjacency)
         if self.selection == "random":
-            draws = [generator(seed, "partners", number).random(heard.shape[1:]) for seed in self.setting.seeds]
-            similar = put(np.stack(draws), heard.device)
-        order = torch.where(heard, similar, -torch.inf).argsort(dim=-1, descending=True, stable=True)
-        place = torch.arange(heard.shape[-1], device=heard.device).expand_as(order)
-        rank = torch.empty_like(order).scatter_(-1, order, place)
-        self._partners = heard & (rank < degree[..., None])
+            draws = [generator(seed, "partners", number).random(adjacency.shape[1:]) for seed in self.setting.seeds]
+            similar = put(np.stack(draws), adjacency.device)
+        order = torch.where(adjacency, similar, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+        position = torch.arange(adjacency.shape[-1], device=adjacency.device).expand_as(order)
+        rank = torch.empty_like(order).scatter_(-1, order, position)
+        self._partners = adjacency & (rank < degree[..., None])
 
     def _statistic(self) -> int:
         """Return the number of scalars that describe a client, without its WLSD."""
@@ -183,11 +184,11 @@ class DFedSST(Peers, Comparing):
         return self.setting.num_classes**2
 
 
-def _rank(wlsd: Tensor, heard: Tensor) -> Tensor:
-    return ((wlsd[:, None, :] < wlsd[:, :, None]) & heard).sum(-1)
+def _rank(wlsd: Tensor, adjacency: Tensor) -> Tensor:
+    return ((wlsd[:, None, :] < wlsd[:, :, None]) & adjacency).sum(-1)
 
 
-def _half(wlsd: Tensor, heard: Tensor) -> Tensor:
+def _half(wlsd: Tensor, adjacency: Tensor) -> Tensor:
     return torch.full_like(wlsd, wlsd.shape[1] // 2, dtype=torch.int64)
 
 

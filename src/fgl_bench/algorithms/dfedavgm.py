@@ -55,13 +55,13 @@ class DFedAvgM(Peers):
         self._streams = setting.streams("rounding")
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard = meeting.graph(meeting.number)
-        matrix = metropolis(heard)
+        adjacency = meeting.graph(meeting.number)
+        matrix = metropolis(adjacency)
         if self.bits is None:
-            return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, messages(heard, self.traffic().bytes[0]))
+            return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, messages(adjacency, self.traffic().bytes[0]))
         change = self.quantized(meeting.uploaded - meeting.received, meeting.number)
         models = meeting.received + product(matrix, change, self.setting.shard)
-        return Exchange(models, matrix, messages(heard, -(-self.setting.layout.count * self.bits // 8) + 4))
+        return Exchange(models, matrix, messages(adjacency, -(-self.setting.layout.count * self.bits // 8) + 4))
 
     def quantized(self, change: Tensor, number: int) -> Tensor:
         """Return Q of the clients' changes ``[S, C, P]`` in this round."""

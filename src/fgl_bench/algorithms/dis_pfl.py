@@ -15,7 +15,7 @@ from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.mixing import itself, messages, product, uniform
+from fgl_bench.engine.mixing import messages, product, self_loops, uniform
 from fgl_bench.engine.network import node_losses
 from fgl_bench.engine.random_numbers import mix
 from fgl_bench.engine.random_numbers import uniform as draws
@@ -101,14 +101,14 @@ class DisPFL(Peers):
         return {"gradient": trips.layout.collect(dict(zip(parameters, gradients, strict=True)))}
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard = meeting.graph(meeting.number)
-        models = masked_mean(heard | itself(heard), self.mask, meeting.uploaded, self.setting.shard)
+        adjacency = meeting.graph(meeting.number)
+        models = masked_mean(adjacency | self_loops(adjacency), self.mask, meeting.uploaded, self.setting.shard)
         self._evolve(meeting)
         models.mul_(self.mask)
         for moments in meeting.moments:
             moments.mul_(self.mask)  # moments of regrown coordinates are zero already: they had no gradient
         size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
-        return Exchange(models, uniform(heard), messages(heard, size))
+        return Exchange(models, uniform(adjacency), messages(adjacency, size))
 
     def _evolve(self, meeting: Meeting) -> None:
         """Update the masks ``[S, C, P]`` for the next round: drop by magnitude, regrow by gradient or at random."""
@@ -140,10 +140,10 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float, power: 
     while len(dense) < len(size):
         left = density * sum(size.values()) - sum(size[name] for name in dense)
         scale = max(left, 0.0) / sum(score[name] * size[name] for name in size if name not in dense)
-        over = {name for name in size if name not in dense and scale * score[name] > 1}
-        if not over:
+        full = {name for name in size if name not in dense and scale * score[name] > 1}
+        if not full:
             return {name: 1.0 if name in dense else scale * score[name] for name in size}
-        dense |= over
+        dense |= full
     return dict.fromkeys(size, 1.0)
 
 
@@ -183,14 +183,14 @@ def _smallest_on_cpu(x: Tensor, count: int) -> Tensor:
     rows = x.reshape(-1, x.shape[-1]).contiguous()
     bound = x.new_tensor([_at(row, count - 1) for row in rows.numpy()]).view(*x.shape[:-1], 1)
     # As numbers: a selection by a bool mask takes ten times as long.
-    found = torch.le(x, bound, out=torch.empty_like(x))
+    selected = torch.le(x, bound, out=torch.empty_like(x))
     exact = None if x.shape[-1] < 2**24 else torch.float64  # single precision counts so far
-    over = (found.sum(-1, dtype=exact) - count).long()
-    for row in over.nonzero().unbind(0):
-        place = tuple(row.tolist())
-        equal = np.flatnonzero(x[place].numpy() == bound[place].item())
-        found[place].numpy()[equal[len(equal) - int(over[place]) :]] = 0
-    return found
+    excess = (selected.sum(-1, dtype=exact) - count).long()
+    for row in excess.nonzero().unbind(0):
+        index = tuple(row.tolist())
+        equal = np.flatnonzero(x[index].numpy() == bound[index].item())
+        selected[index].numpy()[equal[len(equal) - int(excess[index]) :]] = 0
+    return selected
 
 
 def _at(row: np.ndarray, rank: int) -> float:
@@ -203,6 +203,6 @@ def _at(row: np.ndarray, rank: int) -> float:
     number = number ^ ((number >> (bits - 1)) & np.iinfo(number.dtype).max)  # integers in the order of the numbers
     first = (number >> (bits - 16)) + (1 << 15)
     below = np.bincount(first, minlength=1 << 16).cumsum()
-    place = int(below.searchsorted(rank, side="right"))
-    rank -= int(below[place - 1]) if place else 0
-    return float(np.partition(row[first == place], rank)[rank])
+    bucket = int(below.searchsorted(rank, side="right"))
+    rank -= int(below[bucket - 1]) if bucket else 0
+    return float(np.partition(row[first == bucket], rank)[rank])

@@ -24,8 +24,8 @@ class FedAvg(ServerRounds):
     labeled_only: ClassVar[bool] = True
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        return self._everybody if self.setting.full_participation else Mixing(normalize(self.setting.weights, arrived)[:, None])
+        return self._equal_mixing if self.setting.full_participation else Mixing(normalize(self.setting.weights, arrived)[:, None])
 
     @cached_property
-    def _everybody(self) -> Mixing:
+    def _equal_mixing(self) -> Mixing:
         return Mixing(normalize(self.setting.weights)[:, None])

@@ -52,11 +52,11 @@ class FedDual(Peers):
         matrix: Any = None
         sent: Any = 0
         for step in range(self.gossip_steps):
-            heard = meeting.graph(meeting.number * self.gossip_steps + step)
-            weights = metropolis(heard)
-            matrix = weights @ (identity(heard) if matrix is None else matrix)
+            adjacency = meeting.graph(meeting.number * self.gossip_steps + step)
+            weights = metropolis(adjacency)
+            matrix = weights @ (identity(adjacency) if matrix is None else matrix)
             models = product(weights, models, self.setting.shard)
-            sent = sent + messages(heard, self.traffic().bytes[0])
+            sent = sent + messages(adjacency, self.traffic().bytes[0])
         return Exchange(models, matrix, sent)
 
     def private(self, meeting: Meeting) -> Tensor:

@@ -211,7 +211,7 @@ class Union:
     """The map from clients' nodes to nodes of the whole graph, for every seed.
 
     Attributes:
-        place: ``[S, C, n]`` number in the whole graph of each client's node, N in padding and for absent nodes.
+        union_node: ``[S, C, n]`` number in the whole graph of each client's node, N in padding and for absent nodes.
     """
 
     def __init__(self, batch: Batch, seeds: int):
@@ -220,18 +220,18 @@ class Union:
         ids = [np.unique(np.concatenate(held[s * self.clients : (s + 1) * self.clients])) for s in range(seeds)]
         ids = [each[each >= 0] for each in ids]
         self.nodes = max(each.size for each in ids)
-        place = np.full((batch.size, batch.nodes), self.nodes, dtype=np.int64)
+        index = np.full((batch.size, batch.nodes), self.nodes, dtype=np.int64)
         slot = np.full((batch.size, self.nodes + 1), -1, dtype=np.int64)
         for row, nodes in enumerate(held):
             here = np.flatnonzero(nodes >= 0)
-            place[row, here] = np.searchsorted(ids[row // self.clients], nodes[here])
-            slot[row, place[row, here]] = here
-        self.place, self.slot = (torch.from_numpy(part).to(batch.device) for part in (place, slot))
-        flat = place.reshape(seeds, -1)
+            index[row, here] = np.searchsorted(ids[row // self.clients], nodes[here])
+            slot[row, index[row, here]] = here
+        self.union_node, self.slot = (torch.from_numpy(part).to(batch.device) for part in (index, slot))
+        flat = index.reshape(seeds, -1)
         blocks = []
-        for places in flat:
-            (there,) = np.nonzero(places < self.nodes)
-            blocks.append(sp.csr_matrix((np.ones(there.size), (places[there], there)), shape=(self.nodes, places.size)))
+        for local in flat:
+            (there,) = np.nonzero(local < self.nodes)
+            blocks.append(sp.csr_matrix((np.ones(there.size), (local[there], there)), shape=(self.nodes, local.size)))
         self.holders = BlockSparse.stack(blocks, self.nodes, flat.shape[1], batch.dtype, batch.device)
 
     def gather(self, values: Tensor) -> Tensor:
@@ -241,15 +241,15 @@ class Union:
     def scatter(self, values: Tensor) -> Tensor:
         """Return the value of each client's node, ``[S, N]`` to ``[B, n]``; 0 (False) for absent nodes."""
         padded = torch.cat([values, torch.zeros_like(values[:, :1])], 1)
-        return padded.gather(1, self.place.view(self.seeds, -1)).view_as(self.place)
+        return padded.gather(1, self.union_node.view(self.seeds, -1)).view_as(self.union_node)
 
     def restrict(self, column: Tensor, value: Tensor) -> PseudoEdges:
         """Return the entries between nodes of one client, of matrices ``[N, N]`` given by columns and values ``[S, N, m]``."""
         m = column.shape[2]
-        index = self.place.clamp(max=self.nodes - 1).view(self.seeds, -1, 1).expand(-1, -1, m)
-        column, value = (part.gather(1, index).view(*self.place.shape, m) for part in (column, value))
+        index = self.union_node.clamp(max=self.nodes - 1).view(self.seeds, -1, 1).expand(-1, -1, m)
+        column, value = (part.gather(1, index).view(*self.union_node.shape, m) for part in (column, value))
         local = self.slot.gather(1, column.flatten(1)).view_as(column)
-        inside = (local >= 0) & (self.place < self.nodes)[..., None]
+        inside = (local >= 0) & (self.union_node < self.nodes)[..., None]
         return PseudoEdges(local.clamp(min=0), torch.where(inside, value, 0.0))
 
 

@@ -49,6 +49,7 @@ class FedGNN(FedAvg):
         clip, epsilon: its delta and epsilon.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     ranges: ClassVar[dict[str, Range]] = {"matches": at_least(0), "expand_every": at_least(1), "clip": above(0), "epsilon": above(0)}
 
@@ -137,16 +138,16 @@ class Expanded(Around):
     inner: GCN
     messages: Tensor | None = None
 
-    def expand(self, count: Tensor, heard: bool) -> None:
-        """Set the number of messages per node, ``count [B, n]``, and whether there are any (``heard``)."""
-        self.count, self.heard = count, heard
+    def expand(self, count: Tensor, has_messages: bool) -> None:
+        """Set the number of messages per node, ``count [B, n]``, and whether there are any (``has_messages``)."""
+        self.count, self.has_messages = count, has_messages
 
     def scale(self, batch: Batch) -> Tensor:
         """Return ``1 / sqrt(d')``, ``[k, n]``."""
         return (batch.degree + 1 + self.count[batch.replicas]).rsqrt()
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
-        if not self.heard:
+        if not self.has_messages:
             return self.inner.forward(parameters, batch, first, dropout)
         assert self.messages is not None  # there are messages
         propagate, messages = batch.operator(gcn_operator), self.messages

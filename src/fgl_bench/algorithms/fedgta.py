@@ -45,6 +45,7 @@ class FedGTA(ServerRounds, Comparing):
         weights: of a cluster's members: ``confidence``, or ``samples`` (n_j) or ``uniform`` (ablation).
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     replayable: ClassVar[bool] = True

@@ -59,6 +59,7 @@ class FedIIH(ServerRounds, Comparing):
         inference_activation: ``leaky_relu`` or ``none``, after each of these layers.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
     replayable: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"tau": at_least(0), "elbo_weight": at_least(0), "inference_layers": at_least(0)}
@@ -198,8 +199,8 @@ def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, com
     """
     valid = batch.valid[..., None, None].to(mean.dtype)
     z = ((mean + noise * torch.exp(spread / 2)) * valid).flatten(2)
-    away = centres[:, None] - mean
-    kl = 0.5 * ((spread.exp() + away.square()) / VARIANCE - 1 - spread + math.log(VARIANCE))
+    deviation = centres[:, None] - mean
+    kl = 0.5 * ((spread.exp() + deviation.square()) / VARIANCE - 1 - spread + math.log(VARIANCE))
     return {
         "edges": pair_entropy(z, batch.operator(adjacency), batch.valid),
         "factors": (kl * valid).sum((1, 2, 3)),

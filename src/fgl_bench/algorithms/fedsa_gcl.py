@@ -61,6 +61,7 @@ class FedSAGCL(SemiAsyncServer, Comparing):
         orders: highest moment, with ``clusters=moments``.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     multilabel: ClassVar[bool] = False
     keeps_uploads: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
-from fgl_bench.algorithms._mending import (
+from fgl_bench.algorithms._neighgen import (
     AugmentedGraph,
     Generated,
     Neighborhoods,
@@ -259,13 +259,13 @@ class FedSagePlus(Composed, Regraphing):
         """Return independent keys ``[k]`` (host) for the draws of the current step."""
         return [step_key(self.streams[rows], self.steps[rows], axis) for axis in range(5)]
 
-    def _feature_loss(self, made: Generated, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
+    def _feature_loss(self, drawn: Generated, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
         """Return ``L_f + sum_j L_f^{ij}``, summed over these replicas."""
         n, clients, p = batch.nodes, self.setting.num_clients, self.max_neighbours
         train, missing = padded([client.train for client in batch.clients], n, False).numpy(), self.missing[rows].numpy()
         at, v = np.nonzero(train & (missing > 0) & slots.any(2).cpu().numpy())  # distances of unused slots are not counted
         if not at.size:
-            return made.features[0].new_zeros(())
+            return drawn.features[0].new_zeros(())
         replica = np.asarray(rows)[at]
         valid = np.arange(p) < np.minimum(missing[at, v], p)[:, None]
         # The targets of client i in itself are its hidden neighbors; the others are drawn.
@@ -275,10 +275,10 @@ class FedSagePlus(Composed, Regraphing):
         ids = np.where(own[..., None], (self.neighborhoods.offsets[replica][:, None] + self.targets[replica, v])[:, None], ids)
         valid = valid[:, None] & (exists | own)[..., None]
         client, node = (torch.from_numpy(x).to(batch.device) for x in (at, v))
-        rank = made.nodes.argsort(1)[client, node]
-        generated = torch.stack([x[client, rank.clamp(max=x.shape[1] - 1)] for x in made.features], 1)  # unused slots are masked below
+        rank = drawn.nodes.argsort(1)[client, node]
+        generated = torch.stack([x[client, rank.clamp(max=x.shape[1] - 1)] for x in drawn.features], 1)  # unused slots are masked below
         nearest = self.neighborhoods.nearest(generated, ids, valid)
-        used = slots[client, node, : len(made.features)]
+        used = slots[client, node, : len(drawn.features)]
         weight = torch.from_numpy(1.0 / (batch.num_train[at] * p)).to(batch.device, generated.dtype)
         return torch.dot(torch.where(used[:, None], nearest, 0.0).sum((1, 2)), weight)
 
@@ -298,7 +298,7 @@ class FedSagePlus(Composed, Regraphing):
     def augment(self, batch: Batch, owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
         """Return the graphs of ``batch`` with generated neighbors of visible nodes, without masks and labels, after the real nodes.
 
-        ``owners`` as in :func:`~fgl_bench.algorithms._mending.augmented`.
+        ``owners`` as in :func:`~fgl_bench.algorithms._neighgen.augmented`.
         """
         features, slots = [], []
         for start in range(0, batch.size, size := max(1, GROUP // (batch.nodes * batch.features.shape[2]))):

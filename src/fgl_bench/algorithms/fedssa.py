@@ -59,6 +59,7 @@ class FedSSA(Alone, Comparing, FinalState):
         attempts, iterations: number of k-means runs (the best is used), and steps per run.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
     replayable: ClassVar[bool] = True
     rebuilt: ClassVar[tuple[str, ...]] = ("_renew",)
@@ -146,10 +147,10 @@ class FedSSA(Alone, Comparing, FinalState):
         rows = slice(None) if step.batch.size == self.setting.batch.size else step.batch.replicas
         terms: list[Tensor] = []
         if self.encodes:
-            apart = self.encoder == "detached"
-            posterior = posterior_of(step.output, detached=apart and not self.semantic)
+            detached = self.encoder == "detached"
+            posterior = posterior_of(step.output, detached=detached and not self.semantic)
             if self.elbo_weight:
-                decoded = posterior_of(step.output, detached=True) if apart and self.semantic else posterior
+                decoded = posterior_of(step.output, detached=True) if detached and self.semantic else posterior
                 terms.append(self.elbo_weight * self.elbo(*decoded, step, rows))
             if self.semantic:
                 own = class_gaussians(*posterior, self._shares[rows])

@@ -51,6 +51,7 @@ class FedTAD(FedAvg):
         divergence: ``kl`` or ``l1``.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False

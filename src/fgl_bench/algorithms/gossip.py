@@ -60,9 +60,9 @@ class Gossip(Peers):
         mean: Any = 0.0
         sent: Any = 0
         for number, (part, size) in enumerate(zip(self.slices, self.sizes, strict=True)):
-            heard = meeting.graph(meeting.number * self.segments + number)
-            matrix = sized(heard, self.setting.weights) if self.weighting == "samples" else uniform(heard)
+            adjacency = meeting.graph(meeting.number * self.segments + number)
+            matrix = sized(adjacency, self.setting.weights) if self.weighting == "samples" else uniform(adjacency)
             models[..., part] = product(matrix, meeting.uploaded[..., part], self.setting.shard)
             mean = mean + matrix * (size / count)
-            sent = sent + messages(heard, 4 * (size + 1))
+            sent = sent + messages(adjacency, 4 * (size + 1))
         return Exchange(models, mean, sent)

@@ -41,7 +41,7 @@ class Majority(Local):
         self._answer = F.one_hot(counts.argmax(1), setting.num_classes).to(batch.dtype)
 
     def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
-        return self._answer[batch.replicas][:, None].expand(-1, batch.nodes, -1)
+        return self._answer[batch.replicas][:, None].expand(-1, batch.examples, -1)
 
 
 class Unused(Around):

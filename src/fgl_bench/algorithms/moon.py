@@ -81,4 +81,4 @@ def _unit(x: Tensor) -> Tensor:
     return torch.where(norm > 1e-12, x / norm.clamp(min=1e-12), 0.0)
 
 
-NODES = {"all": lambda batch: batch.valid, "train": lambda batch: batch.train}
+NODES = {"all": lambda batch: batch.labeled, "train": lambda batch: batch.train}

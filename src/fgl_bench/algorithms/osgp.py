@@ -44,8 +44,8 @@ class OSGP(Peers):
         self.shares = torch.ones_like(setting.weights)  # w, [S, C]
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard = meeting.graph(meeting.number)
-        push, before = pushed(heard), self.shares
+        adjacency = meeting.graph(meeting.number)
+        push, before = pushed(adjacency), self.shares
         x = meeting.received if self.numerators is None else self.numerators
         change = meeting.uploaded - meeting.received
         shard = self.setting.shard
@@ -53,4 +53,4 @@ class OSGP(Peers):
         self.shares = (push @ before[..., None])[..., 0]
         matrix = push * before[:, None] / self.shares[..., None]
         models = (self.numerators / shard.of(self.shares)[..., None]).to(x.dtype)
-        return Exchange(models, matrix, messages(heard, self.traffic().bytes[0] + 4))
+        return Exchange(models, matrix, messages(adjacency, self.traffic().bytes[0] + 4))

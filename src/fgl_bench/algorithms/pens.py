@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.mixing import itself, messages, product, sized, uniform
+from fgl_bench.engine.mixing import messages, product, self_loops, sized, uniform
 from fgl_bench.engine.transfer import put
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import generator
@@ -68,17 +68,17 @@ class PENS(Peers):
         return self.times_selected > self.selected / self._sample * self.times_sampled + 1e-9
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard = meeting.graph(meeting.number) & self._able
+        adjacency = meeting.graph(meeting.number) & self._able
         if meeting.number < max(int(self.first_phase * meeting.rounds), self.first_phase > 0):
-            received = self._draw(heard, self._sample, meeting.number)
+            received = self._draw(adjacency, self._sample, meeting.number)
             chosen = received & (_rank(self._losses(meeting, received)) < self.selected)
             self.times_sampled += received
             self.times_selected += chosen
         else:
             count = self.selected if self.gossip_peers is None else self.gossip_peers
-            received = chosen = self._draw(heard & self.preferred, count, meeting.number)
+            received = chosen = self._draw(adjacency & self.preferred, count, meeting.number)
         matrix = sized(chosen, self.setting.weights) if self.weighting == "samples" else uniform(chosen)
-        matrix = torch.where(chosen.any(-1, keepdim=True), matrix, itself(chosen).double())
+        matrix = torch.where(chosen.any(-1, keepdim=True), matrix, self_loops(chosen).double())
         return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, messages(received, self.traffic().bytes[0] + 4))
 
     def _draw(self, among: Tensor, count: int, number: int) -> Tensor:

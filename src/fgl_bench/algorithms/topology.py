@@ -16,9 +16,9 @@ def propagate(labels: Tensor, batch: Batch, operator: Operator, steps: int, keep
     Args:
         inject: ``[k, n, Y]`` added after every step (FedGTA's official code adds the one-hot training labels).
     """
-    matrix, kept = batch.operator(operator), keep * labels
+    matrix, fixed = batch.operator(operator), keep * labels
     for _ in range(steps):
-        labels = (matrix @ labels).mul_(1 - keep).add_(kept)
+        labels = (matrix @ labels).mul_(1 - keep).add_(fixed)
         if inject is not None:
             labels.add_(inject)
     return labels

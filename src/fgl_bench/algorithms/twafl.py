@@ -56,8 +56,8 @@ class TWAFL(SemiAsyncServer):
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         if self.loop < 1 or any(not 0 <= r < self.loop for r in self.exchange_rounds):
-            what = f"algorithm.exchange_rounds={list(self.exchange_rounds)} does not fit algorithm.loop={self.loop}"
-            raise UserError(f"{what}; allowed: rounds from 0 to loop - 1")
+            message = f"algorithm.exchange_rounds={list(self.exchange_rounds)} does not fit algorithm.loop={self.loop}"
+            raise UserError(f"{message}; allowed: rounds from 0 to loop - 1")
         layers = setting.model.chain(setting.layout)
         if not 0 <= self.deep_layers < len(layers):
             raise Unsuited(f"needs a backbone with more layers than algorithm.deep_layers={self.deep_layers}; this one has {len(layers)}")

@@ -21,9 +21,10 @@ Commands (instead of KEY=VALUE)
   plot KIND [RESULTS] [KEY=VALUE...]                   figures of them: curves, bars, ranks, pareto or clients
   report [RESULTS]              one HTML page of all runs and papers' tables: compare, search, download, print
   place FILE.py paper=fedsa_gcl table=3                your method in a published table, with rank and tests
-  place FILE.py leaderboard datasets=webkb             your method in the leaderboard, tuned and scored as all others
-  leaderboard [show=scores]     all methods tuned equally: scores, ranks, local, tuning, costs, fairness or federation
+  place FILE.py leaderboard columns=webkb              your method in the leaderboard, tuned and scored as all others
+  leaderboard [show=scores]     all methods tuned equally: scores, against, tuning, costs or fairness
   submit --check FOLDER         whether a method's cells follow the leaderboard's protocol and can be repeated
+  import FOLDER [into=results]                         cells that another machine stored, such as a folder of make gpu
   tune SPACE [KEY=VALUE...]     search hyperparameters on validation scores; `tune` without arguments lists the spaces
 """
 
@@ -39,6 +40,7 @@ COMMANDS = {
     "place": "fgl_bench.cli.place:show",
     "leaderboard": "fgl_bench.cli.leaderboard:show",
     "submit": "fgl_bench.cli.submit:run",
+    "import": "fgl_bench.cli.import_cells:run",
     "tune": "fgl_bench.cli.tune:search",
 }
 CHOOSING = ("ls", "show", "cp", "check", "place", "submit", "tune")  # commands that also take the folders of --config-dir

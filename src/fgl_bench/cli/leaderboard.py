@@ -11,22 +11,22 @@ from pathlib import Path
 from fgl_bench.cli.table import write
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.board import Board
+from fgl_bench.leaderboard.board import KINDS, Board
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.submission import whole_board
-from fgl_bench.leaderboard.views import MODELS, VIEWS, as_csv, draw, markdown, text
+from fgl_bench.leaderboard.views import VIEWS, as_csv, draw, markdown, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import parts, read_words, short
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [datasets=cora] [out=FILE.md] [figures=FOLDER]"
-KEYS = ("show", "model_of", "method", "datasets", "format", "out", "figures", "protocol")
+USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [score=received] [method=fedavg] [columns=cora] [out=FILE.md] [figures=FOLDER]"
+KEYS = ("show", "score", "method", "columns", "format", "out", "figures", "protocol")
 FORMATS = ("text", "md", "csv")
 
 
 def stored() -> Path:
     """Return the stored cells: in the package if installed from a wheel, below the root of a checkout."""
-    return config_folder().parent / "results" / "leaderboard"
+    return config_folder().parent / "results" / "leaderboard" / "v2"
 
 
 def show(arguments: Sequence[str]) -> None:
@@ -44,17 +44,16 @@ def show(arguments: Sequence[str]) -> None:
         raise UserError(f"{short(str(folder))}: there is no such folder; {USAGE}")
     protocol = read_protocol(home("protocol", asked.get("protocol", FILE)))
     out = home("out", asked["out"]) if "out" in asked else None
-    chosen = {"show": "overview", "model_of": "both", "format": out.suffix[1:] if out is not None else "text", **asked}
+    chosen = {"show": "overview", "score": KINDS[0], "format": out.suffix[1:] if out is not None else "text", **asked}
     names = [entry.name for entry in protocol.entries]
-    for key, allowed in (("show", [*VIEWS]), ("model_of", ["both", *MODELS]), ("method", names), ("format", FORMATS)):
+    for key, allowed in (("show", [*VIEWS]), ("score", KINDS), ("method", names), ("format", FORMATS)):
         if key in chosen and chosen[key] not in allowed:
             raise UserError(f"{key}={short(chosen[key])}: not known{suggest(chosen[key], allowed)}")
-    models = MODELS if chosen["model_of"] == "both" else (chosen["model_of"],)
-    board = of_datasets(whole_board(folder, protocol), asked.get("datasets", ""))
+    board = of_columns(whole_board(folder, protocol), asked.get("columns", ""))
     if "figures" in asked:
-        save(board, models, home("figures", asked["figures"]))
+        save(board, home("figures", asked["figures"]))
         return
-    tables = VIEWS[chosen["show"]](board, models, asked.get("method"))
+    tables = VIEWS[chosen["show"]](board, chosen["score"])
     if "method" in asked:  # marks and tests still compare all entries
         tables = [replace(each, rows=[row for row in each.rows if each.head[0] != "entry" or row[0] == asked["method"]]) for each in tables]
     form = chosen["format"]
@@ -71,20 +70,22 @@ def show(arguments: Sequence[str]) -> None:
         write(out, output)
 
 
-def of_datasets(board: Board, text: str) -> Board:
-    """Restrict the board to comma-separated datasets; an empty string keeps all."""
+def of_columns(board: Board, text: str) -> Board:
+    """Restrict the board to comma-separated columns; an empty string keeps all."""
     columns, _ = board.protocol.narrowed(parts(text), [])
     protocol = replace(board.protocol, columns=tuple(columns))
-    records, others = ([record for record in each if record.column in columns] for each in (board.records, board.others))
+    records, others = (
+        [record for record in each if record.column in {column.key for column in columns}] for each in (board.records, board.others)
+    )
     return replace(board, protocol=protocol, records=records, others=others)
 
 
-def save(board: Board, models: Sequence[str], folder: Path) -> None:
+def save(board: Board, folder: Path) -> None:
     """Write all figures with enough cells."""
     from fgl_bench.results.plots.style import save_all
 
     try:
-        paths = [path for name, figure in draw(board, models) for path in save_all(figure, folder / name)]
+        paths = [path for name, figure in draw(board) for path in save_all(figure, folder / name)]
     except OSError as error:
         raise UserError(f"figures={short(str(folder))}: cannot be written ({error.strerror})") from error
     if not paths:

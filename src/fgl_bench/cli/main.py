@@ -208,7 +208,7 @@ def composed_runs() -> int:
             command()
     except KeyboardInterrupt as interruption:
         workers.say(
-            f"fgl-bench: {str(interruption) or 'interrupted'}; {kept_text(finished, getattr(interruption, 'kept', ''))}", interruption
+            f"fgl-bench: {str(interruption) or 'interrupted'}; {saved_text(finished, getattr(interruption, 'saved', ''))}", interruption
         )
         return INTERRUPTED
     except BrokenPipeError:  # fgl-bench -m ... | head: remaining runs are dropped
@@ -264,7 +264,7 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
     return masked(f"{trace}fgl-bench: error{where}: {text or type(error).__name__}")
 
 
-def kept_text(finished: list[Path], unfinished: str = "") -> str:
+def saved_text(finished: list[Path], unfinished: str = "") -> str:
     """Describe the results that survive an interruption: complete runs, and ``unfinished`` for the current run."""
     if not finished and not unfinished:
         return "kept: nothing of this run since it was started; earlier runs and checkpoints are untouched"

@@ -83,21 +83,21 @@ def command(method: type, overrides: Sequence[str]) -> list[str]:
 
 def run(method: type, overrides: Sequence[str], folders: Sequence[Path]) -> Finished:
     """Run the method, or read its complete run."""
-    mine = [text for text in overrides if text.lstrip("+").startswith("algorithm.")]
-    rest = [text for text in overrides if text not in mine]
+    keys_of_method = [text for text in overrides if text.lstrip("+").startswith("algorithm.")]
+    rest = [text for text in overrides if text not in keys_of_method]
     scenario = [] if any(text.startswith("scenario=") for text in rest) else [f"scenario={supported(method)[0]}"]
     with as_command([*rest[:2], "algorithm=fedavg", *scenario, *rest[2:]], folders, ["algorithm"]) as cfg:
         OmegaConf.set_struct(cfg, False)
-        cfg.algorithm = {"_target_": f"{method.__module__}.{method.__name__}", **keys(mine)}
+        cfg.algorithm = {"_target_": f"{method.__module__}.{method.__name__}", **keys(keys_of_method)}
         return run_one(cfg)
 
 
-def keys(mine: Sequence[str]) -> dict[str, Any]:
+def keys(overrides: Sequence[str]) -> dict[str, Any]:
     """Parse ``algorithm.KEY=VALUE`` arguments."""
     try:
-        parsed = OverridesParser.create().parse_overrides(list(mine))
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise UserError(f"{short(' '.join(mine))}: must be algorithm.KEY=VALUE ({short(str(error))})") from error
+        raise UserError(f"{short(' '.join(overrides))}: must be algorithm.KEY=VALUE ({short(str(error))})") from error
     sweep = next((one for one in parsed if one.is_sweep_override()), None)
     if sweep is not None:
         raise UserError(f"{short(str(sweep.input_line))}: place takes one value of a key")

@@ -17,15 +17,15 @@ from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.submission import Submission, whole_board, with_guests
-from fgl_bench.leaderboard.views import MODELS, placement_views, text
+from fgl_bench.leaderboard.views import placement_views, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import parts, short
 from fgl_bench.results.store import PRESENTATION
 from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench place my_method.py leaderboard [datasets=webkb] [space=my_space.yaml] [model=gcn] [algorithm.KEY=VALUE]"
-OWN = ("datasets", "space", "model", "out", "results", "protocol")
+USAGE = "fgl-bench place my_method.py leaderboard [columns=webkb] [space=my_space.yaml] [model=gcn] [algorithm.KEY=VALUE]"
+OWN = ("columns", "space", "model", "out", "results", "protocol")
 
 
 def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -46,16 +46,16 @@ def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> N
     protocol = read_protocol(home("protocol", asked.get("protocol", FILE)))
     submission = begun(name, asked, keys)
     entry = submission.entry(protocol)
-    columns, _ = protocol.narrowed(parts(asked.get("datasets", "")), [])
+    columns, _ = protocol.narrowed(parts(asked.get("columns", "")), [])
     results = home("results", asked.get("results", stored()))
     say = partial(print, file=sys.stderr, flush=True)
     for number, column in enumerate(columns, 1):
         say(f"cell {number} of {len(columns)}: {entry.name} in {column.key}")
         BoardCell(protocol, entry, column, submission.folder, where, folders=folders, say=say).make()
     board = with_guests(whole_board(results, protocol), [submission.folder])
-    tables = placement_views(board, entry.name, MODELS)
+    tables = placement_views(board, entry.name)
     sys.stdout.write(text(tables, f"{entry.name} among the entries of the leaderboard. {board.status()}", line_width()))
-    print("\ndiff.: yours minus it, in points; p: paired t-test over the seeds, Holm-corrected in a column, * below 5 %")
+    print("\ndiff.: yours minus it, in points; p: Holm-corrected in a column")
     print(f"written: {submission.folder}; check it with fgl-bench submit --check {submission.folder}")
 
 
@@ -70,8 +70,8 @@ def begun(name: str, asked: Mapping[str, str], keys: Mapping[str, str]) -> Submi
         values = {key: yaml.safe_load(value) for key, value in keys.items()}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"space={short(asked.get('space', ''))}: cannot be read ({' '.join(str(error).split())[:100]})") from error
-    what = {"method": file.name, "class": method.__name__, "scenario": supported(method)[0], "model": model}
-    submission = Submission(out, {**what, "keys": values, "space": space})
+    names = {"method": file.name, "class": method.__name__, "scenario": supported(method)[0], "model": model}
+    submission = Submission(out, {**names, "keys": values, "space": space})
     try:
         submission.write(file.read_text(encoding="utf-8"))
     except OSError as error:

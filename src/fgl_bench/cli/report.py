@@ -31,11 +31,11 @@ def write(arguments: Sequence[str]) -> None:
     wrong = next((name for name in names or () if name not in papers()), None)
     if wrong is not None:
         raise UserError(f"papers={short(wrong)}: no tables of that paper here{suggest(wrong, papers())}")
-    placed_folder = home("placed", words.get("placed", [PLACED])[0])
-    if "placed" in words and not placed_folder.is_dir():
-        raise UserError(f"placed={short(str(placed_folder))}: there is no such folder; it is the out= of fgl-bench place, or holds several")
+    placed = home("placed", words.get("placed", [PLACED])[0])
+    if "placed" in words and not placed.is_dir():
+        raise UserError(f"placed={short(str(placed))}: there is no such folder; it is the out= of fgl-bench place, or holds several")
     out = home("out", words["out"][0]) if "out" in words else folder / NAME
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"out={short(str(out))}: must end in .html")
-    text = page(sources(folder, names, placed_folder, words.get("sweep", [None])[0], words.get("where", ())), out, folder / BOARD)
+    text = page(sources(folder, names, placed, words.get("sweep", [None])[0], words.get("where", ())), out, folder / BOARD)
     write_file(out, text)

@@ -10,7 +10,8 @@ from pathlib import Path
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.subject import load
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.cell import BoardCell, check
+from fgl_bench.leaderboard.cell import BoardCell
+from fgl_bench.leaderboard.checks import check
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.record import read_records
 from fgl_bench.leaderboard.submission import read_submission
@@ -19,7 +20,7 @@ from fgl_bench.results.store import PRESENTATION
 from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench submit --check FOLDER [tolerance=0.01]"
+USAGE = "fgl-bench submit --check FOLDER [draw=TEXT] [tolerance=0.01]"
 
 
 def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -30,7 +31,7 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """
     words = [text for text in arguments if "=" not in text and text != "--check"]
     given = dict(text.split("=", 1) for text in arguments if "=" in text)
-    wrong = next((key for key in given if key not in ("tolerance", "protocol", *PRESENTATION)), None)
+    wrong = next((key for key in given if key not in ("tolerance", "draw", "protocol", *PRESENTATION)), None)
     if "--check" not in arguments or len(words) != 1 or wrong is not None:
         raise UserError(f"{short(wrong or ' '.join(arguments))}: {USAGE}; a checked folder is sent as docs/leaderboard.md says")
     try:
@@ -39,6 +40,7 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         tolerance = math.nan
     if not 0 <= tolerance <= 1:
         raise UserError("tolerance=: must be a number from 0 to 1, a difference between two scores")
+    draw = given.pop("draw", "")
     protocol = read_protocol(home("protocol", given.pop("protocol", "") or FILE))
     folder = home("FOLDER", words[0])
     if not folder.is_dir():
@@ -52,6 +54,7 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if not records:
         raise UserError(f"{folder}: there is no cell in it")
     where = [f"{key}={value}" for key, value in given.items()]
-    if not check(BoardCell(protocol, entry, records[0].column, folder, where, folders=folders), records, tolerance):
+    cell = BoardCell(protocol, entry, protocol.columns[0], folder, where, folders=folders)
+    if not check(cell, records, tolerance, draw):
         sys.exit(1)
     print(f"{len(records)} cell(s) of {entry.name} follow the protocol; what was repeated agrees within {100 * tolerance:g} points")

@@ -226,8 +226,8 @@ class Search:
             code = code_sums(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)))
         where = self.results.parent / "searches"
         asked = sorted(text for text in overrides if not text.startswith(("results_dir=", "device=", "progress=")))
-        what = json.dumps([space, asked, options.model_of, [str(Path(folder).resolve()) for folder in folders], code])
-        self.path = where / hashlib.sha256(what.encode()).hexdigest()[:12]
+        identity = json.dumps([space, asked, options.model_of, [str(Path(folder).resolve()) for folder in folders], code])
+        self.path = where / hashlib.sha256(identity.encode()).hexdigest()[:12]
         journal = Path(f"{self.path}.journal")
         if not journal.exists():
             self.check()

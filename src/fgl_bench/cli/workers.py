@@ -40,14 +40,14 @@ def say(text: str, error: BaseException) -> None:
         rank, size = launched()
     except UserError:
         rank, size = 0, 1
-    if size > 1 and isinstance(error, Stopped) and error.number != signal.SIGINT and not (error.kept and rank == 0):
+    if size > 1 and isinstance(error, Stopped) and error.number != signal.SIGINT and not (error.saved and rank == 0):
         return
     try:
-        speaks = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0
+        reports = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0
     except KeyboardInterrupt:  # the launcher ends the other workers; the cause has been reported
         if isinstance(error, Lost):
             sys.exit(1)
         raise
-    if speaks:
+    if reports:
         text = printable(text)
         print(f"{text} (worker {rank})" if rank else text, file=sys.__stderr__ if rank else sys.stderr, flush=True)

@@ -13,7 +13,7 @@ import yaml
 
 from fgl_bench.errors import UserError
 
-GROUPS = ("algorithm", "dataset", "split", "model", "optimizer", "scenario", "scenario/sparsity", "tracker", "experiment")
+GROUPS = ("algorithm", "task", "dataset", "split", "model", "optimizer", "scenario", "scenario/sparsity", "tracker", "experiment")
 
 
 def config_folder() -> Path:

@@ -23,6 +23,7 @@ COMMAND: ContextVar[Any] = ContextVar("COMMAND", default=None)
 """Hydra's config group of the current command: its overrides and choices. Each thread has its own value."""
 
 ROLES = {  # required method of a class in a group, and the base class of its objects
+    "task": ("a task", "network", "fgl_bench.tasks.base.Task"),
     "dataset": ("a dataset", "load", "fgl_bench.data.datasets.base.Dataset"),
     "split": ("a split", "assign", "fgl_bench.data.splits.base.Split"),
     "model": ("a backbone", "layout", "fgl_bench.models.base.Backbone"),
@@ -113,21 +114,21 @@ def imported(key: str, target: Any) -> Any:
     return cls
 
 
-def check_role(group: str, node: DictConfig) -> Any:
-    """Apply :func:`check_node` to a group's choice and check that its class suits the group; returns the class."""
-    cls, (what, method, _) = check_node(node), ROLES[group]
+def check_role(group: str, node: DictConfig, cls: Any = None) -> Any:
+    """Apply :func:`check_node`, unless ``cls`` is given, and check that the class suits the group; returns the class."""
+    cls, (role, method, _) = cls or check_node(node)[0], ROLES[group]
     if isinstance(cls, type) and not callable(getattr(cls, method, None)):
-        raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
+        raise UserError(f"{group}._target_={node._target_}: is not {role}, which has a method {method}()")
     return cls
 
 
-def check_node(node: DictConfig) -> Any:
+def check_node(node: DictConfig) -> tuple[Any, DictConfig]:
     """Import the class ``node._target_`` and check the node's keys and values against its fields.
 
     For user classes, this is the only validation.
 
     Returns:
-        The class (or function).
+        The class (or function), and the node with values of the types of a dataclass's fields.
 
     Raises:
         UserError: the import fails, or a key is unknown, missing, of the wrong type, not an allowed value or out of range.
@@ -135,7 +136,7 @@ def check_node(node: DictConfig) -> Any:
     key = key_of(node)
     cls = imported(key, node.get("_target_"))
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        return cls
+        return cls, node
     fields, given = class_fields(cls), own_keys(node, cls)
     unknown = [name for name in given if name not in fields]
     if unknown:
@@ -144,7 +145,7 @@ def check_node(node: DictConfig) -> Any:
     absent = [name for name in required if name not in given]
     if absent:
         raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
-    typed(node, cls, given)
+    typed_node = typed(node, cls, given)
     for name in given:
         if is_object(node[name]):
             check_node(node[name])
@@ -154,7 +155,7 @@ def check_node(node: DictConfig) -> Any:
     for name, limits in ranges_of(cls).items():
         if name in given:
             check_range(f"{key}.{name}", node[name], limits)
-    return cls
+    return cls, typed_node
 
 
 def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
@@ -175,19 +176,17 @@ def build(node: DictConfig, **extra: Any) -> Any:
     Raises:
         UserError: a key does not fit the class, or the class raises an error; the message starts with the group's key.
     """
-    cls = check_node(node)
+    cls, typed_node = check_node(node)
     names = own_keys(node, cls)
-    fitting = typed(node, cls, names) if dataclasses.is_dataclass(cls) else node
-    values = {name: fitting[name] for name in names}
     objects = {name: build(node[name]) for name in names if is_object(node[name])}
     for name, inner in objects.items() if dataclasses.is_dataclass(cls) else ():
         kinds = alternatives(class_fields(cls)[name])
         if all(isinstance(kind, type) and kind is not Any for kind in kinds) and not isinstance(inner, kinds):
             wanted = one_of(kind.__name__ for kind in kinds if kind is not type(None))
             raise UserError(f"{key_of(node[name])}._target_={node[name]._target_}: gives a {type(inner).__name__}, not a {wanted}")
-    plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
+    values = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v := typed_node[name]) else v for name in names}
     try:
-        return cls(**plain, **extra)
+        return cls(**values | objects, **extra)
     except (ValueError, TypeError) as error:
         raise UserError(f"{key_of(node)}: {one_line(error)}") from error
     except (Exception, SystemExit) as error:
@@ -202,10 +201,10 @@ def build_group(cfg: DictConfig, group: str) -> Any:
     Raises:
         UserError: see :func:`build`; or the object is not of the group's kind.
     """
-    node, (what, method, base) = OmegaConf.select(cfg, group), ROLES[group]
-    check_role(group, node)
+    node, (role, method, base) = OmegaConf.select(cfg, group), ROLES[group]
+    check_role(group, node, imported(key_of(node), node.get("_target_")))
     built = build(node)
     if not isinstance(built, imported(group, base)) or not callable(getattr(built, method, None)):
         name = base.rpartition(".")[2]
-        raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {what} (derived from fgl_bench's {name})")
+        raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {role} (derived from fgl_bench's {name})")
     return built

@@ -9,6 +9,9 @@ from fgl_bench.utils.sources import targets
 
 MODULES = {"algorithm": "algorithms", "model": "models", "dataset": "data.datasets", "split": "data.splits", "scenario": "scenarios"}
 
+BEFORE: dict[str, Any] = {"task": {"_target_": "fgl_bench.tasks.node.NodeClassification"}}
+"""Keys added later, with the value that stands for the behavior before; a key with this value is not part of a run's identity."""
+
 RENAMED = {
     "npz.Amazon": "amazon.Amazon",
     "npz.Coauthor": "coauthor.Coauthor",

@@ -78,6 +78,7 @@ class Settings:
 class Configuration(Settings):
     """The schema of all top-level keys."""
 
+    task: Any = MISSING
     dataset: Any = MISSING
     split: Any = MISSING
     model: Any = MISSING

@@ -18,8 +18,8 @@ DENSE_ABOVE = 0.5
 def canonical_edges(row: np.ndarray, col: np.ndarray, num_nodes: int) -> np.ndarray:
     """``[2, E]`` int64: both directions of every edge, sorted by (row, column), no loops, no duplicates."""
     row, col = np.asarray(row, dtype=np.int64).ravel(), np.asarray(col, dtype=np.int64).ravel()
-    apart = row != col
-    low, high = np.minimum(row, col)[apart], np.maximum(row, col)[apart]
+    no_loop = row != col
+    low, high = np.minimum(row, col)[no_loop], np.maximum(row, col)[no_loop]
     # One integer per pair: sorting integers is many times faster than sorting rows. 3e9 nodes would still fit.
     keys = np.sort(low * num_nodes + high)  # np.unique would hash, which is slower here
     low, high = np.divmod(keys[np.diff(keys, prepend=-1) > 0], max(num_nodes, 1))

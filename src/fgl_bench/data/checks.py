@@ -13,7 +13,21 @@ from fgl_bench.errors import UserError
 if TYPE_CHECKING:  # which loads scipy, and the command line checks its keys before any heavy library
     from fgl_bench.data.graph import Graph
 
-METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1")
+METRICS = (
+    "accuracy",
+    "auc",
+    "auc_ovr",
+    "macro_f1",
+    "micro_f1",
+    "ap",
+    "mrr",
+    "hits@1",
+    "hits@3",
+    "hits@10",
+    "hits@20",
+    "hits@50",
+    "hits@100",
+)
 
 
 def check_ratios(ratios: Sequence[float], key: str = "split.ratios") -> tuple[float, float, float]:
@@ -54,11 +68,11 @@ def check_choice(key: str, value: str, allowed: Collection[str]) -> None:
 
 def check_graph(graph: Graph, source: str) -> Graph:
     """``graph``, if its parts fit together; ``source`` (a file, a dataset) opens the message."""
-    nodes = graph.num_nodes
+    nodes, examples = graph.num_nodes, graph.num_examples
     values = graph.features if isinstance(graph.features, np.ndarray) else graph.features.data
     faults = {
         "it has no nodes": nodes == 0,
-        f"{graph.labels.shape[0]} labels for {nodes} nodes": graph.labels.shape not in ((nodes,), (nodes, graph.num_classes)),
+        f"{graph.labels.shape[0]} labels for {examples} nodes": graph.labels.shape not in ((examples,), (examples, graph.num_classes)),
         "a feature is not a finite number": not bool(np.isfinite(values).all()),
         "it has no labeled node": not bool((graph.strata >= 0).any()),
         f"a label lies outside -1..{graph.num_classes - 1}": bool(((graph.strata < -1) | (graph.strata >= graph.num_classes)).any()),

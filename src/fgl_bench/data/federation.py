@@ -20,7 +20,7 @@ from fgl_bench.data.sparsity import NoSparsity, Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import Disk
 from fgl_bench.errors import UserError
-from fgl_bench.utils.patience import said_when_long, say_once
+from fgl_bench.utils.patience import announce_if_slow, say_once
 from fgl_bench.utils.seeding import generator
 
 MORE_TRAINING_NODES = (
@@ -39,6 +39,7 @@ def build_federations(
     data_dir: str | None,
     cache_dir: str | Path | None,
     out_of_core: bool = False,
+    labeling: Labeling | None = None,
 ) -> list[Federation]:
     """One federation for each seed; the graph is read once.
 
@@ -49,34 +50,36 @@ def build_federations(
         data_dir: raw files, see :meth:`Dataset.load`.
         cache_dir: folder of partition files; None disables the cache. An unwritable folder is not an error.
         out_of_core: keep features and edges in files below ``cache_dir``, mapped into memory. Numbers do not depend on it.
+        labeling: what the examples are; None means the nodes.
 
     Raises:
         UserError: raw files, ``num_clients`` or ``split.ratios`` do not fit.
     """
-    ratios = check_ratios(split.ratios if split.ratios is not None else dataset.ratios)
+    labeling = labeling or Labeling()
+    ratios = check_ratios(next(ratios for ratios in (split.ratios, labeling.default_ratios(), dataset.ratios) if ratios is not None))
     if out_of_core:
         check_stored(cache_dir, sparsity, split.inductive, split.test)
-    with said_when_long(f"reading dataset={dataset.name}"):
+    with announce_if_slow(f"reading dataset={dataset.name}"):
         graph = dataset.load(data_dir, cache_dir) if out_of_core else dataset.load(data_dir)
     if graph.masks and dataset.own_masks and split.masks != "given":
         names = ", ".join(graph.masks)
         say_once(f"note: dataset={graph.name} has {names}, which split.masks={split.masks} does not take; split.masks=given does")
-    split.agreed(graph, num_clients)
+    units = labeling.units(graph)
+    split.agreed(units, num_clients)
     if split.test == "server":
-        return [build_served(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
+        return [build_server_federation(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
     key = "split.masks=given" if split.masks == "given" else f"split.ratios={list(ratios)}"
-    drawn: dict[int, tuple[list[np.ndarray], dict[str, str], list[ClientGraph], np.ndarray]] = {}
+    drawn: dict[int, tuple[list[np.ndarray], dict[str, str], Sequence[ClientGraph], np.ndarray]] = {}
     federations = []
-    draw_ahead(split, graph, num_clients, seeds if "partition" in split.per_seed else [0], cache_dir)
+    draw_ahead(split, units, num_clients, seeds if "partition" in split.per_seed else [0], cache_dir)
     for seed in seeds:
         partition_seed = seed if "partition" in split.per_seed else 0
         if partition_seed not in drawn:
-            nodes, versions = cached_assignment(split, graph, num_clients, partition_seed, cache_dir)
-            drawn[partition_seed] = (nodes, versions, *apart(graph, nodes))
+            nodes, versions = cached_assignment(split, units, num_clients, partition_seed, cache_dir)
+            drawn[partition_seed] = (nodes, versions, *labeling.clients(graph, nodes))
         nodes, versions, bare, cross_edges = drawn[partition_seed]
         masks_seed = seed if "masks" in split.per_seed else 0
-        masks = split.draw_masks(graph, nodes, ratios, (partition_seed, masks_seed), cache_dir)
-        clean = tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(bare, masks, strict=True))
+        clean = labeling.labeled(split, units, nodes, bare, ratios, (partition_seed, masks_seed), cache_dir)
         if not any(client.train.any() for client in clean):
             raise UserError(f"{key}: no client has a training node; {MORE_TRAINING_NODES}")
         if not any(client.val.any() for client in clean):
@@ -90,7 +93,8 @@ def build_federations(
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
         federations.append(
             Federation(
-                **facts(graph, seed, nodes, {"partition_versions": versions}),
+                **facts(graph, seed, nodes, {"partition_versions": versions}) | labeling.facts(graph),
+                personal_ends=split.personal_ends,
                 clients=scored,
                 observed=observed,
                 cross_edges=cross_edges,
@@ -112,16 +116,16 @@ def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False,
         raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes new graphs, in memory; set out_of_core=false")
 
 
-def build_served(
+def build_server_federation(
     graph: Graph, split: Split, sparsity: Sparsity, num_clients: int | None, seed: int, ratios: tuple[float, float, float]
-) -> Served:
+) -> ServerFederation:
     """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
-    with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
+    with announce_if_slow(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
     clean = tuple(clients)
     held: dict[str, Any] = {"clients": clean, "observed": sparse(clean, sparsity, seed), "cross_edges": cross_edges, "server": server}
-    return Served(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
+    return ServerFederation(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
 
 
 def sparse(clients: tuple[ClientGraph, ...], sparsity: Sparsity, seed: int) -> tuple[ClientGraph, ...]:
@@ -147,7 +151,7 @@ def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str,
     }
 
 
-def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
+def client_graphs(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
     """:func:`induce`; for a graph on disk, the result is stored in files next to the graph's."""
     if graph.folder is None:
         return induce(graph, nodes)
@@ -197,11 +201,49 @@ def induce(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph]
     return clients, np.ascontiguousarray(graph.edges[:, crossing])
 
 
+class Labeling:
+    """What the examples are, the things that have labels: here, the nodes. A task derives from it."""
+
+    def default_ratios(self) -> list[float] | None:
+        """Return [train, val, test] without ``split.ratios``; None means the dataset's."""
+        return None
+
+    def units(self, graph: Graph) -> Graph:
+        """Return the graph whose nodes the split divides among the clients."""
+        return graph
+
+    def clients(self, graph: Graph, parts: Sequence[np.ndarray]) -> tuple[Sequence[ClientGraph], np.ndarray]:
+        """Return the clients (masks still empty) and the edges ``[2, K]`` between them.
+
+        Args:
+            parts: ascending ids of the units of each client.
+        """
+        return client_graphs(graph, parts)
+
+    def labeled(
+        self,
+        split: Split,
+        units: Graph,
+        parts: Sequence[np.ndarray],
+        clients: Sequence[ClientGraph],
+        ratios: tuple[float, float, float],
+        seeds: tuple[int, int],
+        cache_dir: str | Path | None,
+    ) -> tuple[ClientGraph, ...]:
+        """Return the clients with the labels and masks of their examples; arguments are those of :meth:`Split.draw_masks`."""
+        masks = split.draw_masks(units, parts, ratios, seeds, cache_dir)
+        return tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True))
+
+    def facts(self, graph: Graph) -> dict[str, Any]:
+        """Return the fields of :class:`Federation` that differ from those of the graph."""
+        return {}
+
+
 Induce = Callable[[Graph, Sequence[np.ndarray]], tuple[list[ClientGraph], np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Served(Federation):
+class ServerFederation(Federation):
     """Clients hold training nodes only.
 
     Attributes:

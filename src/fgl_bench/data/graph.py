@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +56,11 @@ class Graph:
         return self.features.shape[1]
 
     @property
+    def num_examples(self) -> int:
+        """Return the number of labels."""
+        return self.num_nodes
+
+    @property
     def folder(self) -> Path | None:
         """The folder that features and edges are mapped from; None for a graph in memory."""
         return folder_of(self.features, self.edges)
@@ -69,6 +75,8 @@ class Graph:
 class ClientGraph:
     """The data of one client: the subgraph induced by its nodes, with its own masks.
 
+    Its m examples are what has labels and masks: the nodes (m = n), unless a subclass says otherwise.
+
     Attributes:
         nodes: ``[n]`` int64 ids in the global graph, ascending.
         features: ``[n, F]`` as in :class:`Graph`.
@@ -77,7 +85,12 @@ class ClientGraph:
         train, val, test: ``[n]`` bool, disjoint, False where the label is -1.
         present: ``[n]`` bool, the nodes that are there (see :func:`training_view`): the others keep their place, without edges and
             features; None means all.
+
+    Class attributes:
+        of_nodes: True if the examples are the nodes.
     """
+
+    of_nodes: ClassVar[bool] = True
 
     nodes: np.ndarray
     features: Features
@@ -91,6 +104,20 @@ class ClientGraph:
     @property
     def num_nodes(self) -> int:
         return self.nodes.shape[0]
+
+    @property
+    def example_ids(self) -> np.ndarray:
+        """Ids ``[m]`` of the examples in the federation, ascending."""
+        return self.nodes
+
+    def pooled(self, whole: ClientGraph, clients: Sequence[ClientGraph], ids: np.ndarray) -> ClientGraph:
+        """Return ``whole``, the data of all of ``clients``, as a client of this kind; ``ids [m]`` are of its examples."""
+        return whole
+
+    @property
+    def reference(self) -> np.ndarray | None:
+        """The nodes ``[n]`` (bool) over which batch normalization takes mean and variance; None means all."""
+        return None
 
     @property
     def folder(self) -> Path | None:
@@ -113,6 +140,7 @@ class Federation:
             labels, edges or features away, or the setting is inductive.
         cross_edges: ``[2, K]`` int64 global ids, both directions, of the edges between different clients' nodes.
         partition_hash: hex digest of the node-to-client assignment.
+        personal_ends: each client has its own input and output layers (``split=domains``).
     """
 
     dataset: str
@@ -125,6 +153,7 @@ class Federation:
     partition_hash: str
     metric: str = "accuracy"
     notes: dict[str, object] = field(default_factory=dict)
+    personal_ends: bool = False
 
     @property
     def num_clients(self) -> int:

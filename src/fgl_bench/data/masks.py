@@ -75,3 +75,42 @@ def stratified_masks(labels: np.ndarray, ratios: tuple[float, float, float], rng
     masks[1, order] = labeled & (rank >= ends[0]) & (rank < ends[1])
     masks[2, order] = labeled & (rank >= ends[1]) & (rank < ends[2])
     return masks[0], masks[1], masks[2]
+
+
+def held_out_masks(
+    labels: np.ndarray,
+    ratios: tuple[float, float, float],
+    rng: np.random.Generator,
+    reserve: np.ndarray,
+    train_per_class: int | None = None,
+) -> Masks:
+    """Disjoint boolean masks that never test a node of ``reserve`` and validate on such nodes only.
+
+    Of a class with n nodes here, ``floor(c n)`` nodes outside the reserve test, or all of those if they are fewer. ``floor(a n)`` of the
+    other nodes, or ``train_per_class`` of them, train. The rest of the reserve validates; b is not used.
+
+    Args:
+        labels: ``[n]`` int64; nodes labeled -1 stay out.
+        ratios: a, b, c.
+        rng: the stream of these masks.
+        reserve: ``[n]`` bool.
+
+    Returns:
+        train, val, test: ``[n]`` bool each.
+    """
+    labeled = labels >= 0
+    size = np.bincount(labels[labeled], minlength=int(labels.max(initial=0)) + 1)
+    test = first_of_class(np.where(reserve, -1, labels), np.floor(ratios[2] * size + SLACK), rng)
+    counts = np.floor(ratios[0] * size + SLACK) if train_per_class is None else np.full(size.shape, train_per_class)
+    train = first_of_class(np.where(test, -1, labels), counts, rng)
+    return train, reserve & labeled & ~train, test
+
+
+def first_of_class(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """``[n]`` bool: the first ``counts[y]`` nodes of every class y in random order; none of those labeled -1."""
+    chosen = np.zeros(labels.size, dtype=bool)
+    order = rng.permutation(labels.size)
+    for y, count in enumerate(counts):
+        nodes = order[labels[order] == y]
+        chosen[nodes[: int(count)]] = True
+    return chosen

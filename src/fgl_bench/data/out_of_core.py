@@ -24,15 +24,15 @@ def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str 
     Both directions of every raw pair go, as one integer each, to the segment of their row's range in a scratch file; segments are
     sorted in memory, one at a time. Disk: 8 bytes a raw directed edge for the scratch file, which is removed, and 16 an edge.
     """
-    found = disk.find(name)
-    if found is not None:
-        return found
+    stored = disk.find(name)
+    if stored is not None:
+        return stored
     fine = min(num_nodes, 1 << 16)
     width = -(-num_nodes // fine)
     counts = np.zeros(fine, dtype=np.int64)
     for row, col in pairs():
-        apart = row != col
-        for ends in (row[apart], col[apart]):
+        no_loop = row != col
+        for ends in (row[no_loop], col[no_loop]):
             counts += np.bincount(ends // width, minlength=fine)
     # Neighboring rows share a segment as long as they fit together.
     segment = np.cumsum(counts) // RANGE
@@ -43,12 +43,12 @@ def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str 
     def scatter(out: np.ndarray) -> None:
         cursor = starts[:-1].copy()
         for row, col in pairs():
-            apart = row != col
-            low, high = row[apart].astype(np.int64), col[apart].astype(np.int64)
+            no_loop = row != col
+            low, high = row[no_loop].astype(np.int64), col[no_loop].astype(np.int64)
             source, target = np.concatenate([low, high]), np.concatenate([high, low])
-            place = segment[source // width]
-            order = np.argsort(place, kind="stable")
-            out[positions(place[order], cursor)] = (source * num_nodes + target)[order]
+            block = segment[source // width]
+            order = np.argsort(block, kind="stable")
+            out[positions(block[order], cursor)] = (source * num_nodes + target)[order]
             release(out)
 
     keys = disk.array(f"{name}.keys", (int(starts[-1]),), np.int64, scatter)
@@ -58,27 +58,27 @@ def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str 
         release(keys)
         return ordered[np.diff(ordered, prepend=-1) > 0]
 
-    kept = disk.array(f"{name}.counts", (sizes.size,), np.int64, lambda out: np.copyto(out, [distinct(i).size for i in range(sizes.size)]))
+    counts = disk.array(f"{name}.counts", (sizes.size,), np.int64, lambda out: np.copyto(out, [distinct(i).size for i in range(len(out))]))
 
     def fill(out: np.ndarray) -> None:
-        ends = np.cumsum(kept)
+        ends = np.cumsum(counts)
         for i, end in enumerate(ends):
-            out[:, end - kept[i] : end] = np.divmod(distinct(i), max(num_nodes, 1))
+            out[:, end - counts[i] : end] = np.divmod(distinct(i), max(num_nodes, 1))
             release(out)
 
-    found = disk.array(name, (2, int(kept.sum())), np.int64, fill)
+    stored = disk.array(name, (2, int(counts.sum())), np.int64, fill)
     for scratch in (f"{name}.keys", f"{name}.counts"):
         (disk.folder / f"{scratch}.npy").unlink(missing_ok=True)
-    return found
+    return stored
 
 
 def positions(group: np.ndarray, cursor: np.ndarray) -> np.ndarray:
     """Where entries, sorted by ``group``, go if each group's begin at its ``cursor``; moves the cursors on."""
     count = np.bincount(group, minlength=cursor.size)
     first = np.cumsum(count) - count
-    place = cursor[group] + np.arange(group.size) - first[group]
+    out = cursor[group] + np.arange(group.size) - first[group]
     cursor += count
-    return place
+    return out
 
 
 def in_blocks(edges: np.ndarray) -> Iterable[np.ndarray]:
@@ -132,8 +132,8 @@ def induce_on_disk(graph: Graph, nodes: Sequence[np.ndarray], disk: Disk) -> tup
             inside = (owner == part[col]) & (owner < sizes.size)
             row, col, owner = row[inside], col[inside], owner[inside]
             order = np.argsort(owner, kind="stable")
-            place = positions(owner[order], cursor)
-            out[0, place], out[1, place] = local[row[order]], local[col[order]]
+            slot = positions(owner[order], cursor)
+            out[0, slot], out[1, slot] = local[row[order]], local[col[order]]
             release(out)
 
     def move_crossing(out: np.ndarray) -> None:

@@ -58,8 +58,8 @@ def read_pt(path: Path) -> Arrays:
         with path.open("rb") as file, torch.sparse.check_sparse_tensor_invariants(), torch.serialization.safe_globals(allowed):
             content = torch.load(file, weights_only=True, map_location="cpu")
     except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL (\S+)", str(error))
-        raise ValueError(f"it holds a {found[1]}, which could run code; save a dictionary of tensors" if found else str(error)) from None
+        match = re.search(r"GLOBAL (\S+)", str(error))
+        raise ValueError(f"it holds a {match[1]}, which could run code; save a dictionary of tensors" if match else str(error)) from None
     return arrays_of(content)
 
 
@@ -105,8 +105,8 @@ def _array(value: Any) -> Any:
 
 def _of_networkx(graph: Any) -> Arrays:
     """Nodes in the graph's order; x, y, owner and masks are attributes of nodes. A node without y (or with None) has no label."""
-    place = {node: number for number, node in enumerate(graph.nodes)}
-    ends = np.array([(place[start], place[end]) for start, end in graph.edges()], dtype=np.int64).reshape(-1, 2)
+    index = {node: number for number, node in enumerate(graph.nodes)}
+    ends = np.array([(index[start], index[end]) for start, end in graph.edges()], dtype=np.int64).reshape(-1, 2)
     content: dict[str, Any] = {"edge_index": ends.T}
     names = list(dict.fromkeys(name for _, attributes in graph.nodes(data=True) for name in attributes))
     for name in KEYS:
@@ -132,9 +132,9 @@ def plain_labels(values: np.ndarray) -> np.ndarray:
     text = plain.dtype.kind == "U"  # as numpy makes of a mixture too
     if plain.ndim != 1 or plain.dtype.kind not in "biufU" or (text and not all(isinstance(value, str) for value in values[known])):
         return values
-    found = np.full(values.size, "" if text else -1, dtype=np.int64 if plain.dtype.kind == "b" else plain.dtype)
-    found[known] = plain
-    return found
+    labels = np.full(values.size, "" if text else -1, dtype=np.int64 if plain.dtype.kind == "b" else plain.dtype)
+    labels[known] = plain
+    return labels
 
 
 def keep(value: Any, cache_dir: str) -> str:
@@ -154,8 +154,8 @@ def keep(value: Any, cache_dir: str) -> str:
         if unfit:
             raise ValueError(f"{unfit[0]} is not an array of numbers or strings")
     except (TypeError, ValueError, KeyError, RuntimeError, AttributeError) as error:
-        what = "the name of a dataset, a Dataset, a PyG Data, a dict of arrays with x, edge_index and y, or a networkx graph"
-        raise UserError(f"dataset: {error}; expected {what}") from None
+        allowed = "the name of a dataset, a Dataset, a PyG Data, a dict of arrays with x, edge_index and y, or a networkx graph"
+        raise UserError(f"dataset: {error}; expected {allowed}") from None
     if ignored:
         say_once(f"note: dataset: ignored: {', '.join(ignored)}")
     archive = io.BytesIO()

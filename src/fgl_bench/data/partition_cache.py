@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from fgl_bench.data.graph import Graph
@@ -29,7 +30,7 @@ from fgl_bench.data.storage import update
 from fgl_bench.errors import UserError
 from fgl_bench.utils import patience
 from fgl_bench.utils.files import write_bytes
-from fgl_bench.utils.patience import said_when_long, say_once
+from fgl_bench.utils.patience import announce_if_slow, say_once
 from fgl_bench.utils.processes import end_with
 
 PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
@@ -51,10 +52,10 @@ def cached_assignment(
     versions that produced it are recorded in the result.
     """
     path = None if cache_dir is None else Path(os.path.expanduser(cache_dir)) / file_name(split, graph, num_clients, seed)
-    found = None if path is None else _found(path, split, graph, num_clients)
-    if found is not None:
-        return found
-    with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
+    stored = None if path is None else _read_valid(path, split, graph, num_clients)
+    if stored is not None:
+        return stored
+    with announce_if_slow(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, versions = split.assign(graph, num_clients, seed), producing_versions()
     if path is not None:
         _write(path, nodes, versions)
@@ -72,7 +73,7 @@ def draw_ahead(split: Split, graph: Graph, num_clients: int | None, seeds: Seque
         return  # the first shows how long it takes; one more would have nothing to run in parallel with
     folder = Path(os.path.expanduser(cache_dir))
     paths = {seed: folder / name for seed, name in zip(seeds, file_names(split, graph, num_clients, seeds), strict=True)}
-    absent = [seed for seed, path in paths.items() if _found(path, split, graph, num_clients) is None]
+    absent = [seed for seed, path in paths.items() if _read_valid(path, split, graph, num_clients) is None]
     if len(absent) < 3:
         return
     begin, draw = time.monotonic(), partial(_draw, split, graph, num_clients, cache_dir)
@@ -91,10 +92,10 @@ def _draw(split: Split, graph: Graph, num_clients: int | None, cache_dir: str | 
     cached_assignment(split, graph, num_clients, seed, cache_dir)
 
 
-def _found(path: Path, split: Split, graph: Graph, num_clients: int | None) -> tuple[list[np.ndarray], dict[str, str]] | None:
+def _read_valid(path: Path, split: Split, graph: Graph, num_clients: int | None) -> tuple[list[np.ndarray], dict[str, str]] | None:
     """The cached partition, or None if it is absent or damaged."""
-    found = _read(path)
-    return found if found is not None and _fits(found[0], graph.num_nodes, num_clients, split.overlaps) else None
+    stored = _read(path)
+    return stored if stored is not None and _fits(stored[0], graph.num_nodes, num_clients, split.overlaps) else None
 
 
 def file_name(split: Split, graph: Graph, num_clients: int | None, seed: int) -> str:
@@ -109,6 +110,8 @@ def file_names(split: Split, graph: Graph, num_clients: int | None, seeds: Seque
     content = hashlib.sha256(json.dumps([type(split).__module__, method, options, graph.num_nodes], sort_keys=True).encode())
     for array in (graph.edges, graph.labels, graph.owner):
         content.update(b"none") if array is None else update(content, array, "<i8")
+    if split.reads_features:
+        update(content, graph.features.toarray() if sp.issparse(graph.features) else graph.features, "<f4")
     clients = "all" if num_clients is None else num_clients
     stem = f"partition_{graph.name}_{method}_{clients}_{content.hexdigest()[:16]}".replace(os.sep, "-")
     return [f"{stem}_{seed}.npz" for seed in seeds]

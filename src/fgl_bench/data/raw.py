@@ -110,7 +110,7 @@ def fetch(dataset: str, file: str, files: Mapping[str, Path], address: str | Non
         with FileLock(lock), tempfile.TemporaryDirectory(prefix=".download-", dir=wanted.parent) as scratch:
             if not wanted.exists():  # another process may have downloaded it
                 part = download(dataset, wanted, address, Path(scratch), known_sums().get(file, []))
-                _place(unpack(dataset, part, address, files.values()) if address.endswith(".zip") else {part: wanted})
+                _move_into_place(unpack(dataset, part, address, files.values()) if address.endswith(".zip") else {part: wanted})
     except OSError as error:
         raise UserError(f"dataset={dataset}: {wanted} cannot be written ({one_line(error)}); {ELSEWHERE}") from None
     finally:
@@ -134,10 +134,10 @@ def download(dataset: str, wanted: Path, address: str, folder: Path, sums: list[
         return Path(source.fetch("part", downloader=checked))
     except (OSError, ValueError) as error:  # those of requests are OSErrors
         reason = getattr(error.args[0], "reason", error) if error.args else error
-        place = f"unpack its {wanted.name} by hand into" if address.endswith(".zip") else f"save it by hand as {wanted.name} in"
+        advice = f"unpack its {wanted.name} by hand into" if address.endswith(".zip") else f"save it by hand as {wanted.name} in"
         raise UserError(
             f"dataset={dataset}: {wanted} not found, and downloading {address} failed ({one_line(reason)}); "
-            f"{place} {wanted.parent}, or {ELSEWHERE}"
+            f"{advice} {wanted.parent}, or {ELSEWHERE}"
         ) from None
 
 
@@ -155,7 +155,7 @@ def unpack(dataset: str, archive: Path, address: str, wanted: Any) -> dict[Path,
     return parts
 
 
-def _place(parts: Mapping[Path, Path]) -> None:
+def _move_into_place(parts: Mapping[Path, Path]) -> None:
     for part, path in parts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         part.chmod(0o666 & ~umask())

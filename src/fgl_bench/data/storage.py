@@ -23,7 +23,7 @@ import numpy as np
 
 from fgl_bench.errors import UserError
 from fgl_bench.utils.files import leftovers, scratch
-from fgl_bench.utils.patience import said_when_long
+from fgl_bench.utils.patience import announce_if_slow
 
 FORMAT = 1
 """Part of every folder's name; raised when what the files hold changes."""
@@ -75,9 +75,9 @@ class Disk:
     def array(self, name: str, shape: Sequence[int], dtype: Any, fill: Fill) -> np.ndarray:
         shape, dtype, path = tuple(shape), np.dtype(dtype), self._path(name)
         with _writing, self._reported(path):
-            found = self._sound(path)
-            if found is not None and found.shape == shape and found.dtype == dtype:
-                return found
+            stored = self._sound(path)
+            if stored is not None and stored.shape == shape and stored.dtype == dtype:
+                return stored
             self.folder.mkdir(parents=True, exist_ok=True)
             with leftovers(f".{name}-", self.folder) as folders:
                 for folder in folders:
@@ -105,7 +105,7 @@ class Disk:
             return None
         version = version_of(path)
         if _verified.get(path) != version:
-            with said_when_long(f"verifying the checksum of {path}"):
+            with announce_if_slow(f"verifying the checksum of {path}"):
                 size = path.stat().st_size - SEAL_BYTES
                 with path.open("rb") as file:
                     file.seek(max(size, 0))
@@ -134,17 +134,17 @@ class Disk:
         out.flush()
 
 
-def checksum(path: Path, place: Path, size: int | None = None) -> int:
+def checksum(path: Path, named_as: Path, size: int | None = None) -> int:
     """crc32 of a file's first ``size`` bytes (None: all), and of the path that it has, or will have, below its graph's folder."""
-    first = next((i for i, name in enumerate(place.parts) if name.startswith("graph_")), -2)
-    found = zlib.crc32("/".join(place.parts[first:]).encode())
+    first = next((i for i, name in enumerate(named_as.parts) if name.startswith("graph_")), -2)
+    crc = zlib.crc32("/".join(named_as.parts[first:]).encode())
     left = path.stat().st_size if size is None else size
     block = memoryview(bytearray(max(min(left, CHECKED_BYTES), 0)))
     with path.open("rb", buffering=0) as file:
         while left > 0 and (count := file.readinto(block[: min(left, len(block))])):
-            found = zlib.crc32(block[:count], found)
+            crc = zlib.crc32(block[:count], crc)
             left -= count
-    return found
+    return crc
 
 
 def version_of(path: Path) -> tuple[int, ...]:

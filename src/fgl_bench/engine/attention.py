@@ -70,8 +70,8 @@ def per_edge(graph: BlockSparse, heads: int, dropout: Callable[[Tensor], Tensor]
     most = int(np.diff(edges.bounds).max(initial=0))
     starts = torch.arange(k, device=edges.target.device) * most - edges.into[:-1:r]
     ones = torch.ones(k, most, heads, device=graph.bags.values.device, dtype=graph.bags.values.dtype)
-    place = torch.arange(edges.target.numel(), device=edges.target.device) + starts[edges.target // r]
-    return dropout(ones).flatten(0, 1).index_select(0, place).mT.contiguous()
+    index = torch.arange(edges.target.numel(), device=edges.target.device) + starts[edges.target // r]
+    return dropout(ones).flatten(0, 1).index_select(0, index).mT.contiguous()
 
 
 def softmax(scores: Tensor, edges: Edges, targets: int) -> Tensor:

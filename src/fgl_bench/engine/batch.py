@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, NoReturn, Protocol
+from typing import ClassVar, NamedTuple, NoReturn, Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.data.graph_set import ClientOfGraphs
 from fgl_bench.data.storage import release
 from fgl_bench.engine import Bool, Float, Int
 from fgl_bench.engine.derived import Derived, DerivedBlocks
@@ -31,7 +32,7 @@ class TrainingNodes(NamedTuple):
     """The T training nodes of all replicas.
 
     Attributes:
-        index: ``[T]`` positions in the flattened ``[k * n]`` nodes.
+        index: ``[T]`` positions in the flattened ``[k * m]`` examples.
         labels: ``[T]``, or ``[T, Y]``.
         weights: ``[T]``, 1 / the number of training nodes of the replica.
     """
@@ -145,10 +146,12 @@ class Batch:
             made in it and returned in the weight's.
 
     Attributes:
-        size, nodes: k and n, the number of replicas and of node slots.
+        size, nodes, examples: k, n and m, the number of replicas, of node slots and of slots of examples.
+            Examples have labels; where they are the nodes, m = n.
         features: ``[k, n, F]`` input features; ``features @ weight`` is their only operation.
-        labels: ``[k, n]`` int64, or ``[k, n, Y]`` of 0 and 1 in the batch's type (several labels a node); 0 in padding.
-        valid, train, val, test: ``[k, n]`` bool.
+        labels: ``[k, m]`` int64, or ``[k, m, Y]`` of 0 and 1 in the batch's type (several labels a node); 0 in padding.
+        valid: ``[k, n]`` bool.
+        train, val, test: ``[k, m]`` bool.
         degree: ``[k, n]`` degrees without self loops.
         num_nodes, num_train: ``[k]`` host counts.
         replicas: ``[k]`` int64, which replicas of the whole run these are.
@@ -174,6 +177,7 @@ class Batch:
         device = torch.device(device)
         self.clients, self.dtype, self.device, self.feature_dtype = tuple(clients), dtype, device, feature_dtype or dtype
         self.size, self.nodes = len(clients), max(client.num_nodes for client in clients)
+        self.examples = max(len(client.labels) for client in clients)
         self.on_disk = clients[0].folder is not None
         if not self.on_disk:
             self.features = self._own = self._stack_features()
@@ -193,7 +197,7 @@ class Batch:
         self._parent: tuple[Batch, tuple[int, ...]] | None = None
 
     def _stack(self, arrays: Sequence[np.ndarray], dtype: torch.dtype) -> Float[Tensor, "k n ..."]:
-        out = np.zeros((self.size, self.nodes, *arrays[0].shape[1:]), dtype=arrays[0].dtype)
+        out = np.zeros((self.size, max(map(len, arrays)), *arrays[0].shape[1:]), dtype=arrays[0].dtype)
         for i, array in enumerate(arrays):
             out[i, : len(array)] = array
         return torch.from_numpy(out).to(self.device, dtype)
@@ -218,7 +222,7 @@ class Batch:
     @cached_property
     def training_nodes(self) -> TrainingNodes:
         """The nodes of the loss."""
-        index = put(np.concatenate([i * self.nodes + np.flatnonzero(c.train) for i, c in enumerate(self.clients)]), self.device)
+        index = put(np.concatenate([i * self.examples + np.flatnonzero(c.train) for i, c in enumerate(self.clients)]), self.device)
         each = 1 / torch.from_numpy(self.num_train).clamp(min=1).to(self.dtype)
         weights = put(np.repeat(each.numpy(), self.num_train), self.device)
         return TrainingNodes(index, self.labels.flatten(0, 1).index_select(0, index), weights)
@@ -238,15 +242,40 @@ class Batch:
     def _truth(self) -> dict[int, Tensor]:
         return {}
 
-    def operator(self, build: Operator) -> BlockSparse:
-        """The block-diagonal matrix that ``build`` makes of every client graph, made once."""
+    @cached_property
+    def labeled(self) -> Bool[Tensor, "k m"]:
+        """True where a slot holds an example."""
+        if self.clients[0].of_nodes:
+            return self.valid
+        counts = put([len(client.labels) for client in self.clients], self.device)
+        return torch.arange(self.examples, device=self.device) < counts[:, None]
+
+    @cached_property
+    def reference(self) -> Bool[Tensor, "k n"]:
+        """The nodes over which batch normalization takes mean and variance."""
+        each = [client.reference for client in self.clients]
+        if each[0] is None:
+            return self.valid
+        return self._stack([np.pad(mask, (0, self.nodes - len(mask))) for mask in each if mask is not None], torch.bool)
+
+    @cached_property
+    def graph_sizes(self) -> np.ndarray:
+        """Number of nodes of each graph, host ``[k, m]``, where examples are graphs."""
+        return np.stack([np.bincount(cast(ClientOfGraphs, client).graph, minlength=self.examples) for client in self.clients])
+
+    def operator(self, build: Operator, rows: int | None = None) -> BlockSparse:
+        """The block-diagonal matrix that ``build`` makes of every client graph, made once.
+
+        Args:
+            rows: of each block, ``examples`` for a matrix ``[m, n]``; None means ``nodes``.
+        """
         if build not in self._operators:
             if self._parent is None:
                 blocks = [build(client) for client in self.clients]
-                self._operators[build] = BlockSparse.stack(blocks, self.nodes, self.nodes, self.dtype, self.device)
+                self._operators[build] = BlockSparse.stack(blocks, rows or self.nodes, self.nodes, self.dtype, self.device)
             else:
-                parent, rows = self._parent
-                self._operators[build] = parent.operator(build).select(rows)
+                parent, own = self._parent
+                self._operators[build] = parent.operator(build, rows).select(own)
         return self._operators[build]
 
     @property
@@ -285,7 +314,8 @@ class Batch:
         rows = tuple(int(i) for i in rows)
         part = object.__new__(Batch)
         part.clients = tuple(self.clients[i] for i in rows)
-        part.dtype, part.device, part.size, part.nodes = self.dtype, self.device, len(rows), self.nodes
+        part.dtype, part.device, part.size = self.dtype, self.device, len(rows)
+        part.nodes, part.examples = self.nodes, self.examples
         part.feature_dtype = self.feature_dtype
         part.on_disk = self.on_disk and self.pristine
         if not part.on_disk:

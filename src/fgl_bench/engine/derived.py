@@ -74,9 +74,9 @@ def fill(build: Derived, client: ClientGraph, out: np.ndarray) -> None:
     held = [source if isinstance(source, float) else digest(source) for source in others]
     folder = whole.folder / f"{type(build).__name__.lower()}_{name_of(build.key, out.dtype.str, held)}"
     name = f"from_node_{whole.nodes[0]}_with_{whole.edges.shape[1]}_edges"
-    made = Disk(folder).array(name, out.shape, out.dtype, make)
-    out[:] = made
-    for array in (made, whole.features, whole.edges):
+    stored = Disk(folder).array(name, out.shape, out.dtype, make)
+    out[:] = stored
+    for array in (stored, whole.features, whole.edges):
         release(array)
 
 
@@ -111,18 +111,18 @@ class DerivedBlocks:
         held: torch.dtype | None = None,
     ) -> DerivedBlocks:
         """Made on the host in ``dtype``, client by client; padded to ``nodes`` and kept in ``held`` (None: ``dtype``)."""
-        found: dict[tuple[float, ...], int] = {}
+        numbers: dict[tuple[float, ...], int] = {}
         keys = [tuple(s if isinstance(s, float) else id(s) for s in build.sources(client)) for client in clients]
-        owner = [found.setdefault(key, len(found)) for key in keys]
+        owner = [numbers.setdefault(key, len(numbers)) for key in keys]
         width = clients[0].features.shape[1]
-        values = torch.zeros(len(found), build.copies, nodes, width, dtype=held or dtype)
-        for number in range(len(found)):
+        values = torch.zeros(len(numbers), build.copies, nodes, width, dtype=held or dtype)
+        for number in range(len(numbers)):
             client = clients[owner.index(number)]
-            place = values[number, :, : client.num_nodes]
-            made = place if values.dtype == dtype else torch.zeros(place.shape, dtype=dtype)  # numpy has no half of this kind
-            fill(build, client, made.numpy())
-            if made is not place:
-                place.copy_(made)
+            target = values[number, :, : client.num_nodes]
+            block = target if values.dtype == dtype else torch.zeros(target.shape, dtype=dtype)  # numpy has no half of this kind
+            fill(build, client, block.numpy())
+            if block is not target:
+                target.copy_(block)
         return cls(values.to(device), owner)
 
     @cached_property
@@ -143,8 +143,8 @@ class DerivedBlocks:
             values = self.values[int(wanted[0]) : int(wanted[-1]) + 1]
         else:
             values = self.values[put(wanted, self.values.device)]
-        found = DerivedBlocks(values, owner)
-        return found if found.times else DerivedBlocks(found.stacked(), range(len(owner)))
+        blocks = DerivedBlocks(values, owner)
+        return blocks if blocks.times else DerivedBlocks(blocks.stacked(), range(len(owner)))
 
     def stacked(self) -> Tensor:
         """``[k, L, n, F]``; a copy only where replicas share a client."""

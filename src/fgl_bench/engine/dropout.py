@@ -23,8 +23,8 @@ def _mask(key: Tensor, x: Tensor, threshold: int) -> Tensor:
     """Masks ``[len(key), n, h]`` for activations of the shape and type of ``x [k, n, h]``."""
     draws = uniform16(key, x.shape[1], x.shape[2])
     # Directly to 0 and 1 of the activations' type: via bool it takes five times as long on a CPU.
-    kept = torch.ge(draws, threshold, out=torch.empty(draws.shape, dtype=x.dtype, device=x.device))
-    return kept.mul_(_scale(threshold))
+    mask = torch.ge(draws, threshold, out=torch.empty(draws.shape, dtype=x.dtype, device=x.device))
+    return mask.mul_(_scale(threshold))
 
 
 def _threshold(rate: float) -> int:
@@ -37,7 +37,7 @@ def _scale(threshold: int) -> float:
     return 65536 / (32768 - threshold) if threshold < 32768 else 0.0
 
 
-class Kept(NamedTuple):
+class Masks(NamedTuple):
     """Masks that a compiled loop makes itself: of 16-bit draws those from ``threshold`` on are kept, times ``scale``.
 
     Attributes:
@@ -79,11 +79,11 @@ class Dropout:
                 return x * mask
         return x * _mask(key, x, threshold)
 
-    def kept(self, calls: int, rate: float) -> Kept:
+    def masks(self, calls: int, rate: float) -> Masks:
         """Masks of the next ``calls`` calls, which then count as made."""
         threshold = _threshold(rate)
         keys = [self._next() for _ in range(calls if threshold > ALL else 0)]  # a rate of 0 draws nothing
-        return Kept(torch.stack(keys or [self.key] * calls), threshold, _scale(threshold))
+        return Masks(torch.stack(keys or [self.key] * calls), threshold, _scale(threshold))
 
     def _next(self) -> Tensor:
         """The key ``[k]`` of this call."""

@@ -26,7 +26,8 @@ class ParameterLayout:
 
     Attributes:
         size: P, padding included.
-        count: number of real scalars (the D of the specifications), which is what clients send.
+        count: number of real scalars (the D of the specifications), which is what clients send; without ``personal`` ones.
+        personal: names of the parameters that stay with the client in every method; set by :func:`fgl_bench.runner.build.simulation`.
         padding: (start, end) of the gaps between and after the parameters.
     """
 
@@ -34,7 +35,7 @@ class ParameterLayout:
         ordered = [*inputs, *(name for name in shapes if name not in inputs)]
         self.shapes = {name: tuple(shapes[name]) for name in ordered}
         self.inputs = tuple(inputs)
-        self.count = sum(math.prod(shape) for shape in self.shapes.values())
+        self.personal: tuple[str, ...] = ()
         self.offsets: dict[str, int] = {}
         end, width = 0, 1
         for name, shape in self.shapes.items():
@@ -46,6 +47,10 @@ class ParameterLayout:
         self.size = -(-end // width) * width
         ends = [self.offsets[name] + math.prod(shape) for name, shape in self.shapes.items()]
         self.padding = [(a, b) for a, b in zip(ends, [*self.offsets.values(), self.size][1:], strict=True) if a < b]
+
+    @property
+    def count(self) -> int:
+        return sum(math.prod(shape) for name, shape in self.shapes.items() if name not in self.personal)
 
     def numel(self, name: str) -> int:
         """Scalars of one parameter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NoReturn
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from fgl_bench.engine.batch import Batch, DenseBlocks, InputFeatures, Operator, TrainingNodes
 from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.random_numbers import draws64, mix
+from fgl_bench.engine.sparse import BlockSparse
 
 
 class Epochs:
@@ -42,7 +44,7 @@ class Epochs:
 
     def order(self, batch: Batch, key: Tensor) -> Tensor:
         """Every replica's training nodes ``[k, T]`` in a random order, drawn from its ``key [k]``; other nodes after them."""
-        draws = draws64(key, batch.nodes).masked_fill(~batch.train, torch.iinfo(torch.int64).max)
+        draws = draws64(key, batch.examples).masked_fill(~batch.train, torch.iinfo(torch.int64).max)
         return draws.argsort(dim=1, stable=True)[:, : self.longest]
 
     def part(self, batch: Batch, order: Tensor, step: int) -> Part:
@@ -62,13 +64,14 @@ class Part(Batch):
     def __init__(self, whole: Batch, index: Tensor, sizes: np.ndarray, slots: Tensor, weights: Tensor):
         self.whole, self.index = whole, index
         self.clients, self.dtype, self.device, self.on_disk = whole.clients, whole.dtype, whole.device, whole.on_disk
-        self.size, self.nodes, self.feature_dtype = whole.size, index.shape[1], whole.feature_dtype
+        self.size, self.feature_dtype = whole.size, whole.feature_dtype
+        self.nodes = self.examples = index.shape[1]
         several = whole.labels.ndim > 2
         self.labels = self.take(whole.labels) if several else whole.labels.gather(1, index)
-        self.degree = whole.degree.gather(1, index)
         self.valid = torch.zeros(index.shape, dtype=torch.bool, device=index.device)
         self.valid.view(-1).index_fill_(0, slots, True)
         self.train, self.val, self.test = self.valid, torch.zeros_like(self.valid), torch.zeros_like(self.valid)
+        self.labeled = self.reference = self.valid
         self.num_nodes = self.num_train = sizes
         self.replicas = whole.replicas
         self.training_nodes = TrainingNodes(slots, self.labels.flatten(0, 1)[slots], weights)
@@ -78,9 +81,18 @@ class Part(Batch):
         return x.gather(1, self.index[..., None].expand(-1, -1, x.shape[2]))
 
     @cached_property
+    def degree(self) -> Tensor:  # type: ignore[override]  # of these nodes
+        return self.whole.degree.gather(1, self.index)
+
+    @cached_property
+    def subgraphs(self) -> Subgraphs:
+        """The nodes of the examples, where examples are graphs."""
+        return Subgraphs(self)
+
+    @cached_property
     def features(self) -> DenseBlocks | _Rows:  # type: ignore[override]  # rows of the batch's, multiplied alike
-        found = self.whole.features
-        return DenseBlocks(self.take(found.values)) if isinstance(found, DenseBlocks) else _Rows(found, self)
+        whole = self.whole.features
+        return DenseBlocks(self.take(whole.values)) if isinstance(whole, DenseBlocks) else _Rows(whole, self)
 
     @property
     def pristine(self) -> bool:
@@ -89,10 +101,47 @@ class Part(Batch):
     def derived(self, build: Derived) -> DerivedBlocks:
         return self.whole.derived(build).take(self.index)
 
-    def operator(self, build: Operator) -> NoReturn:
+    def operator(self, build: Operator, rows: int | None = None) -> BlockSparse:
         raise RuntimeError("a mini-batch of nodes has no edges; multiply with the whole batch's operator and take rows")
 
-    select = operator  # type: ignore[assignment]  # raises for any argument
+    def select(self, rows: Sequence[int]) -> NoReturn:
+        raise RuntimeError("a mini-batch is not divided")
+
+
+class Subgraphs(Part):
+    """The nodes of a mini-batch of graphs, in place of a :class:`Batch` for backbones; the host selects rows of the whole operators.
+
+    Attributes:
+        index: ``[k, n]`` positions of the nodes in the whole batch.
+    """
+
+    def __init__(self, part: Part):
+        whole = self.whole = part.whole
+        self.clients, self.dtype, self.device, self.on_disk = whole.clients, whole.dtype, whole.device, whole.on_disk
+        self.size, self.examples, self.feature_dtype = part.size, part.examples, whole.feature_dtype
+        self.labels, self.train, self.val, self.test = part.labels, part.train, part.val, part.test
+        self.num_nodes, self.num_train, self.replicas, self.training_nodes = (
+            part.num_nodes, part.num_train, part.replicas, part.training_nodes
+        )  # fmt: skip
+        graphs, every, taken = part.index.cpu().numpy(), whole.graph_sizes, part.valid.cpu().numpy()
+        sizes = np.where(taken, np.take_along_axis(every, graphs, 1), 0)
+        end = sizes.cumsum(1)
+        shift = end - sizes - np.take_along_axis(every.cumsum(1) - every, graphs, 1)  # of the positions of a graph's nodes
+        self.nodes, of_nodes = int(end[:, -1].max()), np.repeat(shift, sizes.ravel())
+        valid = np.arange(self.nodes) < end[:, -1:]
+        index = np.zeros(valid.shape, dtype=np.int64)
+        index[valid] = np.nonzero(valid)[1] - of_nodes
+        self._of_nodes = np.nonzero(valid)[0], index[valid], of_nodes, valid
+        self._of_graphs = np.nonzero(taken)[0], graphs[taken], shift[taken], taken
+        self.index, self.valid = (torch.from_numpy(array).to(self.device) for array in (index, valid))
+        self.labeled, self.reference, self._operators = part.valid, self.valid, {}
+
+    def operator(self, build: Operator, rows: int | None = None) -> BlockSparse:
+        if build not in self._operators:
+            whole = self.whole.operator(build, None if rows is None else self.whole.examples)
+            replica, row, shift, slots = self._of_nodes if rows is None else self._of_graphs
+            self._operators[build] = whole.rows(replica, row, shift, slots, self.nodes)
+        return self._operators[build]
 
 
 class _Rows:

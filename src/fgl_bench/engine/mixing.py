@@ -1,6 +1,6 @@
 """Aggregation as a matrix over clients: row-stochastic, or made from communication graphs.
 
-A communication graph ``heard [S, C, C]`` is bool: i receives from j, no loops.
+A communication graph ``adjacency [S, C, C]`` is bool: i receives from j, no loops.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Mixing:
     communicates: ClassVar[bool] = True  # whether anything travels
 
     def without(self, frozen: tuple[str, ...], layout: ParameterLayout) -> Mixing:
-        """The same mixing, in which the parameters ``frozen`` stay each client's own."""
-        names = layout.shapes if self.shared is None else self.shared
-        return replace(self, shared=tuple(name for name in names if name not in frozen)) if frozen else self
+        """The same mixing, in which the parameters ``frozen`` and ``layout.personal`` stay each client's own."""
+        names, own = layout.shapes if self.shared is None else self.shared, (*frozen, *layout.personal)
+        return replace(self, shared=tuple(name for name in names if name not in own)) if own else self
 
     def matrix(self) -> Float[Tensor, "S C C"]:
         """The full ``[S, C, C]``; rows of clients that receive nothing are those of the identity."""
@@ -171,37 +171,37 @@ def checked(mixing: Any, arrived: Bool[Tensor, "S C"]) -> Mixing:
 COLUMNS = 1 << 12
 
 
-def itself(heard: Tensor) -> Tensor:
+def self_loops(adjacency: Tensor) -> Tensor:
     """``[C, C]`` bool: the identity."""
-    return torch.eye(heard.shape[-1], dtype=torch.bool, device=heard.device)
+    return torch.eye(adjacency.shape[-1], dtype=torch.bool, device=adjacency.device)
 
 
-def identity(heard: Tensor) -> Tensor:
+def identity(adjacency: Tensor) -> Tensor:
     """The mixing matrix of an exchange without messages, float64 ``[S, C, C]``."""
-    return itself(heard).double().expand(heard.shape)
+    return self_loops(adjacency).double().expand(adjacency.shape)
 
 
-def uniform(heard: Tensor) -> Tensor:
+def uniform(adjacency: Tensor) -> Tensor:
     """``1 / (1 + in-degree)`` for itself and all in-neighbors: row-stochastic."""
-    return normalize((heard | itself(heard)).double())
+    return normalize((adjacency | self_loops(adjacency)).double())
 
 
-def sized(heard: Tensor, sizes: Tensor) -> Tensor:
+def sized(adjacency: Tensor, sizes: Tensor) -> Tensor:
     """In proportion to the senders' ``sizes [S, C]``, the own one included; row-stochastic."""
-    support = heard | itself(heard)
-    return normalize(sizes.double()[:, None].expand(heard.shape), support)
+    support = adjacency | self_loops(adjacency)
+    return normalize(sizes.double()[:, None].expand(adjacency.shape), support)
 
 
-def metropolis(heard: Tensor) -> Tensor:
+def metropolis(adjacency: Tensor) -> Tensor:
     """``M_ij = 1 / (1 + max(deg_i, deg_j))``, the rest on the diagonal: symmetric and doubly stochastic on an undirected graph."""
-    degree = heard.sum(-1).double()
-    weights = heard / (1 + torch.maximum(degree[..., :, None], degree[..., None, :]))
+    degree = adjacency.sum(-1).double()
+    weights = adjacency / (1 + torch.maximum(degree[..., :, None], degree[..., None, :]))
     return weights + torch.diag_embed(1 - weights.sum(-1))
 
 
-def pushed(heard: Tensor) -> Tensor:
+def pushed(adjacency: Tensor) -> Tensor:
     """``P_ji = 1 / (1 + out-degree of i)`` for itself and all out-neighbors: column-stochastic."""
-    support = (heard | itself(heard)).double()
+    support = (adjacency | self_loops(adjacency)).double()
     return support / support.sum(-2, keepdim=True)
 
 
@@ -225,6 +225,6 @@ def _in_double(matrix: Tensor, models: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def messages(heard: Tensor, size: int | Tensor) -> Tensor:
+def messages(adjacency: Tensor, size: int | Tensor) -> Tensor:
     """Bytes by receiver and sender, int64 ``[S, C, C]``, where every message has ``size`` bytes (a tensor broadcasts)."""
-    return heard.long() * size
+    return adjacency.long() * size

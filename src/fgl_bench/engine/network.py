@@ -19,7 +19,7 @@ Parameters = Mapping[str, Tensor]
 
 
 class Output(NamedTuple):
-    """Attributes: hidden ``[k, n, h]``, the representation before the last layer; logits ``[k, n, Y]``."""
+    """Attributes: hidden ``[k, m, h]``, the examples' representation before the last layer; logits ``[k, m, Y]``."""
 
     hidden: Tensor
     logits: Tensor
@@ -57,5 +57,7 @@ def client_losses(losses: Float[Tensor, " T"], batch: Batch) -> Float[Tensor, " 
     Summed over a dense ``[k, n]``, in one order on every device.
     """
     train = batch.training_nodes
-    shares = losses.new_zeros(batch.size * batch.nodes, dtype=torch.float64).index_copy_(0, train.index, (losses * train.weights).double())
-    return shares.view(batch.size, batch.nodes).sum(1)
+    shares = losses.new_zeros(batch.size * batch.examples, dtype=torch.float64).index_copy_(
+        0, train.index, (losses * train.weights).double()
+    )
+    return shares.view(batch.size, batch.examples).sum(1)

@@ -74,13 +74,13 @@ class Hops(Derived):
         width = max(1, BLOCK // (client.num_nodes * (2 + self.copies)))
         for start in range(0, features.shape[1], width):
             x = dense(features[:, start : start + width])
-            made = np.zeros((self.copies, *x.shape))
+            total = np.zeros((self.copies, *x.shape))
             for hop in range(len(self.coefficients[0])):
                 x = operator @ x if hop else x
                 for c, row in enumerate(self.coefficients):
                     if row[hop]:
-                        made[c] += row[hop] * x
-            out[:, :, start : start + width] = made
+                        total[c] += row[hop] * x
+            out[:, :, start : start + width] = total
 
 
 @dataclass(frozen=True)

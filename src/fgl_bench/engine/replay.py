@@ -34,7 +34,7 @@ class Replay(Generic[T]):
         with torch.cuda.device(self._device):  # streams and graphs are of the current one
             if self._calls < WARM_UP:
                 self._calls += 1
-                return self._aside(inputs)
+                return self._on_side_stream(inputs)
             if self._graph is None:
                 self._inputs = {name: value.clone() for name, value in inputs.items()}
                 graph = torch.cuda.CUDAGraph()
@@ -50,7 +50,7 @@ class Replay(Generic[T]):
     def _pool(self) -> Any:
         return None if self._fellow is None or self._fellow._graph is None else self._fellow._graph.pool()
 
-    def _aside(self, inputs: dict[str, Tensor]) -> T:
+    def _on_side_stream(self, inputs: dict[str, Tensor]) -> T:
         """On a stream of its own, as a capture asks of the calls before it."""
         now, side = torch.cuda.current_stream(), torch.cuda.Stream()
         side.wait_stream(now)

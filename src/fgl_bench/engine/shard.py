@@ -72,10 +72,10 @@ class Shard:
         parts = self.world.gather_rows(torch.cat([_bytes(value) for value in mine.values()], 1), counts)
         numbers = np.arange(chosen.size).reshape(chosen.shape)
         order = np.concatenate([numbers[:, part][chosen[:, part]] for part in self.parts]).argsort()
-        found = torch.cat(parts).index_select(0, put(order, parts[0].device))
-        columns = found.split([value.dtype.itemsize * value.shape[1:].numel() for value in mine.values()], 1)
+        stacked = torch.cat(parts).index_select(0, put(order, parts[0].device))
+        columns = stacked.split([value.dtype.itemsize * value.shape[1:].numel() for value in mine.values()], 1)
         return {
-            name: part.clone(memory_format=torch.contiguous_format).view(value.dtype).view(len(found), *value.shape[1:])
+            name: part.clone(memory_format=torch.contiguous_format).view(value.dtype).view(len(stacked), *value.shape[1:])
             for (name, value), part in zip(mine.items(), columns, strict=True)
         }
 
@@ -111,11 +111,11 @@ class Shard:
         step = max(1, PIECE // (seeds * rows))
         for columns in range(0, mine.shape[2], step):
             piece = mine[..., columns : columns + step]
-            made = [
+            pieces = [
                 multiply(weights[:, part], piece, piece.new_empty(seeds, part.stop - part.start, piece.shape[2], dtype=weights.dtype))
                 for part in self.parts
             ]
-            first, *others = self.world.exchange(made, (*mine.shape[:2], piece.shape[2]))
+            first, *others = self.world.exchange(pieces, (*mine.shape[:2], piece.shape[2]))
             for other in others:
                 first += other
             out[..., columns : columns + step] = first

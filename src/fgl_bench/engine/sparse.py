@@ -88,8 +88,8 @@ class Edges:
         (sources, ends), copies = self.bags(False, len(rows)), len(rows)
         size = len(ends) - 1, copies * rows.shape[1]
         where = torch.sparse_csr_tensor(ends, sources, rows.new_ones(sources.numel()), size=size, check_invariants=False)
-        found = torch.sparse.sampled_addmm(where, a.flatten(0, 1), rows.flatten(0, 1).mT, beta=0.0)
-        return found.values().view(copies, -1)
+        products = torch.sparse.sampled_addmm(where, a.flatten(0, 1), rows.flatten(0, 1).mT, beta=0.0)
+        return products.values().view(copies, -1)
 
     def parts(self, blocks: int, most: int) -> list[tuple[slice, Edges]]:
         """Edges of at most ``most`` blocks at a time, numbered from 0; computed once."""
@@ -199,6 +199,23 @@ class BlockSparse:
         bags, shape = self.bags.select(rows), (len(rows), *self.shape[1:])
         return BlockSparse(bags, bags if self.transposed is self.bags else lambda: self.transposed.select(rows), shape)
 
+    def rows(self, block: np.ndarray, row: np.ndarray, shift: np.ndarray, slots: np.ndarray, columns: int) -> SparseRows:
+        """Some rows of each block, with shifted columns.
+
+        Args:
+            block, row, shift: host ``[R]``: where each row lies, in the order of the slots, and what is added to its columns.
+            slots: host ``[k, r]`` bool, with R slots to fill; the other rows are empty.
+            columns: of each block of the result.
+        """
+        first = self.bags.starts[block * self.shape[1] + row]
+        counts = self.bags.starts[block * self.shape[1] + row + 1] - first
+        entries = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        size = np.zeros(slots.shape, dtype=np.int64)
+        size[slots] = counts
+        column = self.bags.columns.cpu().numpy()[entries] + np.repeat(shift, counts)
+        value = self.bags.values.cpu().numpy()[entries]
+        return SparseRows(_starts(size), column, value, (*slots.shape, columns), self.bags.values.dtype, self.bags.values.device)
+
     @property
     def T(self) -> BlockSparse:
         k, r, c = self.shape
@@ -245,11 +262,11 @@ class SparseRows(BlockSparse):
         dtype: torch.dtype,
         device: torch.device,
     ):
-        self.shape, self._entries, self._made = shape, (starts, column, value), (dtype, torch.device(device))
+        self.shape, self._entries, self._factory = shape, (starts, column, value), (dtype, torch.device(device))
         self.bags = self._bags(starts, column, value)
 
     def _bags(self, starts: np.ndarray, column: np.ndarray, value: np.ndarray) -> Bags:
-        dtype, device = self._made
+        dtype, device = self._factory
         columns, values = torch.from_numpy(column.astype(np.int32, copy=False)), torch.from_numpy(np.ascontiguousarray(value))
         return Bags(columns.to(device), values.to(device, dtype), starts.astype(np.int64, copy=False), self.shape[0])
 
@@ -325,7 +342,7 @@ class Bags:
         """
         key = (stride, lead, pad)
         if key not in self._ready:
-            self._ready[key] = self._placed(*key)
+            self._ready[key] = self._on_device(*key)
         columns, offsets = self._ready[key]
         if not columns.numel():
             return source.new_zeros(offsets.numel() - 1, source.shape[1])
@@ -333,11 +350,11 @@ class Bags:
         if width >= source.shape[1]:
             return self._sums(source, columns, offsets)
         out = source.new_empty(len(offsets) - 1, source.shape[1])
-        for part, place in zip(source.split(width, 1), out.split(width, 1), strict=True):
-            place.copy_(self._sums(part.contiguous(), columns, offsets))
+        for part, chunk in zip(source.split(width, 1), out.split(width, 1), strict=True):
+            chunk.copy_(self._sums(part.contiguous(), columns, offsets))
         return out
 
-    def _placed(self, stride: int, lead: int, pad: int) -> tuple[Tensor, Tensor]:
+    def _on_device(self, stride: int, lead: int, pad: int) -> tuple[Tensor, Tensor]:
         """Columns among the rows of all blocks, and where every bag starts, on the device."""
         k, device = self.blocks, self.columns.device
         # The narrow type halves the traffic of the indices; both must be of one type.

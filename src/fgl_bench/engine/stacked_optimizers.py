@@ -42,7 +42,7 @@ class StackedAdam:
         self.steps = torch.zeros(count, dtype=torch.float32, device=device)
         self._rows = [list(state.unbind()) for state in (self.first, self.second, self.steps)]
         # While all replicas step together, one flat tensor with one step count suffices.
-        self._together, self._count = True, torch.zeros((), dtype=torch.float32, device=device)
+        self._in_step, self._count = True, torch.zeros((), dtype=torch.float32, device=device)
 
     @property
     def moments(self) -> tuple[Float[Tensor, "B P"], ...]:
@@ -58,7 +58,7 @@ class StackedAdam:
             rows: the k replicas whose state belongs to them.
             able: positions among the k that take the step; None means all.
         """
-        if self._together and able is None and list(rows) == list(range(len(self.first))):
+        if self._in_step and able is None and list(rows) == list(range(len(self.first))):
             self._update([theta], [gradient], [self.first], [self.second], [self._count])
             return
         self._part()
@@ -76,8 +76,8 @@ class StackedAdam:
 
     def _part(self) -> None:
         """Give every replica a step count of its own."""
-        if self._together:
-            self._together = False
+        if self._in_step:
+            self._in_step = False
             self.steps.copy_(self._count.expand_as(self.steps))
 
     def reset(self, rows: Sequence[int]) -> None:

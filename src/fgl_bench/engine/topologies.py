@@ -1,4 +1,4 @@
-"""Communication graphs of clients without a server: ``heard[i, j]`` is true if i receives from j."""
+"""Communication graphs of clients without a server: ``adjacency[i, j]`` is true if i receives from j."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Links(NamedTuple):
 
 def _circulant(clients: int, distances: list[int]) -> np.ndarray:
     """Client i hears ``i - distance`` for every distance that is no multiple of C; equal ones count once."""
-    heard = np.zeros((clients, clients), dtype=bool)
+    adjacency = np.zeros((clients, clients), dtype=bool)
     for distance in distances:
-        heard[np.arange(clients), (np.arange(clients) - distance) % clients] = True
-    np.fill_diagonal(heard, False)
-    return heard
+        adjacency[np.arange(clients), (np.arange(clients) - distance) % clients] = True
+    np.fill_diagonal(adjacency, False)
+    return adjacency
 
 
 def _periods(clients: int, base: int) -> int:
@@ -63,9 +63,9 @@ def random_k_in(links: Links) -> np.ndarray:
     """Every client draws k others to hear (pull)."""
     order = links.rng.random((links.clients, links.clients))
     np.fill_diagonal(order, np.inf)
-    heard = np.zeros((links.clients, links.clients), dtype=bool)
-    np.put_along_axis(heard, np.argsort(order, 1)[:, : min(links.degree, links.clients - 1)], True, 1)
-    return heard
+    adjacency = np.zeros((links.clients, links.clients), dtype=bool)
+    np.put_along_axis(adjacency, np.argsort(order, 1)[:, : min(links.degree, links.clients - 1)], True, 1)
+    return adjacency
 
 
 def random_k_out(links: Links) -> np.ndarray:
@@ -77,18 +77,18 @@ def random_matching(links: Links) -> np.ndarray:
     """Random pairs; with an odd number of clients one has no partner."""
     order = links.rng.permutation(links.clients)
     half = links.clients // 2
-    heard = isolated(links)
-    heard[order[:half], order[half : 2 * half]] = True
-    return heard | heard.T
+    adjacency = isolated(links)
+    adjacency[order[:half], order[half : 2 * half]] = True
+    return adjacency | adjacency.T
 
 
 def hypercube(links: Links) -> np.ndarray:
     """Client i meets ``i XOR 2^(time mod p)``, p = ceil(log2 C), where there is such a client."""
     bits = max(1, (links.clients - 1).bit_length())
-    heard, partner = isolated(links), np.arange(links.clients) ^ (1 << links.time % bits)
+    adjacency, partner = isolated(links), np.arange(links.clients) ^ (1 << links.time % bits)
     there = partner < links.clients
-    heard[np.flatnonzero(there), partner[there]] = True
-    return heard
+    adjacency[np.flatnonzero(there), partner[there]] = True
+    return adjacency
 
 
 def random_regular(links: Links) -> np.ndarray:

@@ -25,6 +25,8 @@ from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import LocalStep, Score, Trips, joined
 from fgl_bench.errors import UserError
 
+CACHED = 1 << 15  # nodes of the parts of small graphs that are cached
+
 
 class Trainer:
     """Trains trips of any set of replicas; owns the state of clients between trips, except their models.
@@ -103,19 +105,17 @@ class Trainer:
     def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
         """``batch`` restricted to ``rows``. The latest parts are cached, up to two copies of the graphs, because chunks repeat every round.
 
-        Of graphs on disk only the last part is cached.
+        Of small graphs, more are cached: the replicas that a semi-asynchronous run trains together are some thirty different sets. Of
+        graphs on disk only the last part is cached.
         """
         if rows == self.everyone:
             return batch
-        key = (id(batch), rows)
-        if key in self._parts:
-            self._parts[key] = self._parts.pop(key)  # now the latest
-        else:
-            most = len(rows) if batch.on_disk else 2 * batch.size
-            while self._parts and sum(part.size for part in self._parts.values()) + len(rows) > most:
-                self._parts.pop(next(iter(self._parts))).unload()
-            self._parts[key] = batch.select(rows)
-        return self._parts[key]
+        most = len(rows) if batch.on_disk else max(2 * batch.size, CACHED // batch.nodes)
+        part = self._parts.pop((id(batch), rows), None)
+        while part is None and self._parts and sum(part.size for part in self._parts.values()) + len(rows) > most:
+            self._parts.pop(next(iter(self._parts))).unload()
+        part = self._parts[id(batch), rows] = part or batch.select(rows)  # now the latest
+        return part
 
     def regraph(self, batch: Batch, evaluation: Batch) -> None:
         """Train and evaluate on these graphs from now on."""
@@ -124,13 +124,13 @@ class Trainer:
         self._replays.clear()
 
     def _chunks(self, rows: Sequence[int]) -> Iterator[tuple[tuple[int, ...], slice]]:
-        """``rows`` in parts of at most ``chunk``, each with its place among them."""
+        """Yield ``rows`` in parts of at most ``chunk``, each with its slice of ``rows``."""
         for start in range(0, len(rows), self.chunk):
             yield tuple(rows[start : start + self.chunk]), slice(start, start + self.chunk)
 
     @property
     def validation_nodes(self) -> int:
-        """Validation nodes that the scores of all replicas count."""
+        """Number of validation nodes in the scores of all replicas."""
         return int(self.evaluation.val.sum())
 
     def evaluate(self, models: Tensor, rows: Sequence[int] | None = None) -> Tensor:
@@ -149,17 +149,16 @@ class Trainer:
         return torch.cat(losses)
 
     def finished(self, models: Tensor) -> Iterator[Trips]:
-        """Finished trips with the trained models ``models [B, P]``, chunk by chunk."""
+        """Yield finished trips with the trained models ``models [B, P]``, chunk by chunk."""
         for chunk, span in self._chunks(self.everyone):
             yield Trips(chunk, self.part(self.batch, chunk), self.model, self.layout, models[span], models[span])
 
     @torch.no_grad()
     def _predict(self, models: Tensor, batch: Batch) -> Tensor:
-        """Logits ``[k, n, Y]`` that clients with ``models [k, P]`` answer with."""
+        """Return the logits ``[k, n, Y]`` that clients predict with ``models [k, P]``."""
         parameters = self.layout.views(models)
         return self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch))
 
-    @torch.no_grad()
     def _score(self, models: Tensor, batch: Batch) -> Tensor:
         return self.score(self._predict(models, batch), batch)
 
@@ -171,7 +170,7 @@ class Trainer:
         """
         losses = score if losses is None else losses
         rows = self.everyone if rows is None else tuple(rows)
-        if not rows:  # of this worker's clients nobody takes part
+        if not rows:  # no client of this worker takes part
             return Trips(rows, self.batch, self.model, self.layout, received, out)
         parts = []
         for chunk, span in self._chunks(rows):
@@ -198,16 +197,13 @@ class Trainer:
     def _finish(self, trips: Trips, score: bool) -> None:
         """Count the trips, score the models that are not scored yet, and take the reports."""
         everyone = trips.rows == self.everyone
-        if everyone:
-            self.trip += 1
-        else:
-            self.trip.index_add_(0, trips.batch.replicas, self._once[: len(trips.rows)])
+        self.trip.index_add_(0, trips.batch.replicas, self._once[: len(trips.rows)])
         self._done[list(trips.rows)] += 1
         evaluation = trips.batch if self.evaluation is self.batch else self.part(self.evaluation, trips.rows)
         if score and trips.received_score is None:
             trips.received_score = self._score(trips.received, evaluation)
         end = partial(_end, evaluation=evaluation, score=score)
-        if self.replay_reports and everyone and (score or self._reporting):  # an empty graph is refused
+        if self.replay_reports and everyone and (score or self._reporting):  # CUDA refuses to capture an empty graph
             trips.trained_score, trips.reports = self._replay(("end", score), trips, end)
         else:
             trips.trained_score, trips.reports = end(self, trips)
@@ -292,9 +288,10 @@ class Trainer:
         self.optimizer.step(step.theta, flat, step.rows, able)
 
     def _replay(self, name: tuple, trips: Trips, function: Callable[[Trainer, Trips], Any]) -> Any:
-        """``function(self, trips)`` as a CUDA graph, on the tensors that it was captured on: every round trains models in one place."""
-        same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; nothing here reads it
-        return self._replays((*name, trips.trained.data_ptr()), partial(function, proxy(self), same))  # in no cycle that keeps memory
+        """Replay ``function(self, trips)`` as a CUDA graph on the tensors of its capture: every round trains models in the same memory."""
+        same = replace(trips, received=trips.trained)  # the next round receives its models in another tensor; nothing here reads this one
+        # The proxy avoids a reference cycle, which would keep memory.
+        return self._replays((*name, trips.trained.data_ptr()), partial(function, proxy(self), same))
 
 
 def _step_by_trip(trainer: Trainer, trips: Trips, epoch: int, score: bool, losses: bool) -> tuple[Tensor | None, Tensor | None]:
@@ -317,7 +314,7 @@ def _end(trainer: Trainer, trips: Trips, evaluation: Batch, score: bool) -> tupl
     return scored, reports
 
 
-class ServedTrainer(Trainer):
+class ServerTrainer(Trainer):
     """Scores models on the servers' graphs.
 
     * *received* is the server's model, scored once per seed for all its clients: the mean of what they receive, weighted by their sizes
@@ -339,7 +336,7 @@ class ServedTrainer(Trainer):
     def validation_nodes(self) -> int:
         return int(self.server.val.sum()) * self.scored
 
-    def served(self, models: Tensor) -> Tensor:
+    def server_models(self, models: Tensor) -> Tensor:
         """The servers' models ``[S, P]`` from what all clients receive, ``[B, P]``."""
         stacked = models.unflatten(0, self.shares.shape)
         if stacked.stride(1) == 0:
@@ -350,7 +347,7 @@ class ServedTrainer(Trainer):
         """Scores ``[k, 2]``, the same for all clients of a seed; ``rows`` None stands for all clients."""
         if rows is not None:
             return super().evaluate(models, rows)
-        return self._expand(self.score(self.logits(self.served(models)), self.server), self.everyone)
+        return self._expand(self.score(self.logits(self.server_models(models)), self.server), self.everyone)
 
     @torch.no_grad()
     def logits(self, models: Tensor) -> Tensor:
@@ -369,7 +366,7 @@ class ServedTrainer(Trainer):
         return scores.index_select(0, index)
 
     def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:
-        answers = self.logits(self.served(received)) if rows is None else None
+        answers = self.logits(self.server_models(received)) if rows is None else None
         if answers is not None and isinstance(self.algorithm, ServerNodes):
             self.algorithm.observe(answers)
         trips = super().trips(rows, received, out, score=False, losses=score if losses is None else losses)

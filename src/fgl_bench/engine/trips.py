@@ -103,14 +103,14 @@ def of_all(trips: Trips, chosen: np.ndarray, shard: Shard, own: Sequence[str]) -
     measured = {("", name): value for name in MEASURED if (value := getattr(trips, name)) is not None}
     mine = shard.named(measured | {("report", name): value for name, value in trips.reports.items()}, chosen, trips.trained.device)
     stay = {key: value for key, value in mine.items() if key in [("report", name) for name in own]}
-    found = shard.rows({key: value for key, value in mine.items() if key not in stay}, chosen) | stay
+    values = shard.rows({key: value for key, value in mine.items() if key not in stay}, chosen) | stay
     return replace(
         trips,
         rows=tuple(np.flatnonzero(chosen).tolist()),
-        received_score=found.get(("", "received_score")),
-        trained_score=found.get(("", "trained_score")),
-        train_loss=found.get(("", "train_loss")),
-        reports={name: value for (kind, name), value in found.items() if kind},
+        received_score=values.get(("", "received_score")),
+        trained_score=values.get(("", "trained_score")),
+        train_loss=values.get(("", "train_loss")),
+        reports={name: value for (kind, name), value in values.items() if kind},
     )
 
 

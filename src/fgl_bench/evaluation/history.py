@@ -79,10 +79,10 @@ def excerpt(points: Sequence[Point], scores: ScoreLog, losses: ScoreLog) -> tupl
     """Some points with those rows of the two logs that they refer to; waits for the device."""
     at = np.stack([[point.received, point.trained] for point in points])  # [T, 2, C]
     lost = np.stack([np.full(at.shape[2], -1) if point.loss is None else point.loss for point in points])
-    place = np.where(at < 0, -1, np.arange(at.size).reshape(at.shape))
-    place_lost = np.where(lost < 0, -1, np.arange(lost.size).reshape(lost.shape))
+    row = np.where(at < 0, -1, np.arange(at.size).reshape(at.shape))
+    loss_row = np.where(lost < 0, -1, np.arange(lost.size).reshape(lost.shape))
     moved = [
-        replace(point, received=place[t, 0], trained=place[t, 1], loss=None if point.loss is None else place_lost[t])
+        replace(point, received=row[t, 0], trained=row[t, 1], loss=None if point.loss is None else loss_row[t])
         for t, point in enumerate(points)
     ]
     return moved, (scores.read(np.maximum(at, 0).ravel()), losses.read(np.maximum(lost, 0).ravel()))

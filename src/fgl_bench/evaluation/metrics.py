@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.data.pooling import Pooled, PooledServed
+from fgl_bench.data.pooling import Pooled, PooledServerFederation
 from fgl_bench.engine import Bool, Float, Int
 from fgl_bench.engine.batch import Batch, ScoredNodes
 from fgl_bench.engine.network import node_losses
@@ -179,7 +179,65 @@ def _confusion(logits: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Te
     return (truth & answer).sum(1).double(), (truth ^ answer).sum(1).double()
 
 
+@_defined
+def ap(logits: Float[Tensor, "k n 2"], batch: Batch) -> Float[Tensor, "k 2"]:
+    """Average precision of class 1, times the number of examples, ``[k, n, 2]`` to ``[k, 2]``, as in scikit-learn."""
+
+    def precision(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        score, positive = _ranking(x, labels, mask)
+        ordered, order = score.sort(-1, descending=True)
+        hits = positive.gather(-1, order).double()
+        last = torch.searchsorted(-ordered, -ordered, right=True)  # examples with this score or a higher one
+        found = hits.cumsum(-1).gather(-1, last - 1)
+        return (hits * found / last).sum(-1) / hits.sum(-1).clamp(min=1)
+
+    return _each(precision, logits, batch).to(logits.dtype)
+
+
+@_defined
+def mrr(logits: Float[Tensor, "k n 2"], batch: Batch) -> Float[Tensor, "k 2"]:
+    """Mean over the positives of 1 / rank among the client's negatives, times the number of examples, ``[k, n, 2]`` to ``[k, 2]``.
+
+    A positive that ties with t negatives has the mean of its highest and lowest rank, as in OGB.
+    """
+
+    def reciprocal(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        above, tied, positive = _against_negatives(x, labels, mask)
+        return (positive / (1 + above + tied / 2)).sum(-1) / positive.sum(-1).clamp(min=1)
+
+    return _each(reciprocal, logits, batch).to(logits.dtype)
+
+
+def hits(count: int) -> Score:
+    """Return Hits@K, the share of positives with a higher score than the K-th best of the client's negatives, as in OGB.
+
+    It is 1 for a client with fewer than K negatives. The score is the number of examples times this share, ``[k, n, 2]`` to ``[k, 2]``.
+    """
+
+    def share(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        above, tied, positive = _against_negatives(x, labels, mask)
+        return (positive * (above + tied < count)).sum(-1) / positive.sum(-1).clamp(min=1)
+
+    return _defined(lambda logits, batch: _each(share, logits, batch).to(logits.dtype))
+
+
+def _ranking(x: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return scores ``[k, n]`` (-inf outside ``mask``) and the positives of ``mask``, ``[k, n]`` bool."""
+    return torch.where(mask, x[..., 1] - x[..., 0], -torch.inf), mask & (labels == 1)
+
+
+def _against_negatives(x: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the negatives above each example, those with its score, and 1 for positives, all ``[k, n]`` float64."""
+    score, positive = _ranking(x, labels, mask)
+    negatives = torch.where(positive, -torch.inf, score).sort(-1).values
+    low, high = (torch.searchsorted(negatives, score, right=right) for right in (False, True))
+    return (score.shape[-1] - high).double(), (high - low).double(), positive.double()
+
+
 METRICS = {"accuracy": accuracy, "auc": auc, "macro_f1": macro_f1, "micro_f1": micro_f1, "auc_ovr": auc_ovr, "loss": loss}
+METRICS |= {"ap": ap, "mrr": mrr, **{f"hits@{count}": hits(count) for count in (1, 3, 10, 20, 50, 100)}}
+OF_TWO_CLASSES = ("auc", "ap", "mrr", "hits@1", "hits@3", "hits@10", "hits@20", "hits@50", "hits@100")
+"""Metrics that rank examples of class 1 against those of class 0."""
 
 
 def scores(names: Sequence[str]) -> Score:
@@ -195,7 +253,7 @@ def scored_nodes(clients: Sequence[ClientGraph], metric: str) -> Int[np.ndarray,
     sizes = np.zeros((len(clients), 2), dtype=np.int64)
     for i, client in enumerate(clients):
         for j, mask in enumerate((client.val, client.test)):
-            defined = not metric.startswith("auc") or _separable(client.labels[mask])
+            defined = metric not in (*OF_TWO_CLASSES, "auc_ovr") or _separable(client.labels[mask])
             sizes[i, j] = mask.sum() if defined else 0
     return sizes
 
@@ -222,15 +280,15 @@ class ByMember:
 
     def __init__(self, score: Score, federations: Sequence[Pooled], device: torch.device):
         self.score, self.count = score, len(federations[0].members)
-        most = max(member.num_nodes for f in federations for member in f.members)
+        most = max(len(member.labels) for f in federations for member in f.members)
         stack: dict[str, list[np.ndarray]] = {name: [] for name in ("positions", "labels", "val", "test")}
         for federation in federations:
             (whole,) = federation.clients
             for member in federation.members:
-                positions = np.searchsorted(whole.nodes, member.nodes)
+                positions = np.searchsorted(whole.example_ids, member.example_ids)
                 for name, values in {"positions": positions, **{n: getattr(member, n) for n in ("labels", "val", "test")}}.items():
                     padded = np.zeros((most, *values.shape[1:]), dtype=values.dtype)
-                    padded[: member.num_nodes] = np.maximum(values, 0) if name == "labels" else values
+                    padded[: len(member.labels)] = np.maximum(values, 0) if name == "labels" else values
                     stack[name].append(padded)
         shape = (len(federations), self.count)
         stacked = {name: torch.from_numpy(np.stack(rows)).to(device).unflatten(0, shape) for name, rows in stack.items()}
@@ -246,7 +304,7 @@ class ByMember:
 
 def scoring(score: Score, federations: Sequence[Federation], device: torch.device) -> Score:
     """Return ``score`` by member for pooled federations. With a server, every member gets the server's score."""
-    if isinstance(federations[0], PooledServed):
+    if isinstance(federations[0], PooledServerFederation):
         count = len(federations[0].members)
         return lambda logits, batch: score(logits, batch).repeat(1, count)
     pooled = [federation for federation in federations if isinstance(federation, Pooled)]

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import mean
 
-from fgl_bench.leaderboard.protocol import BoardColumn, Protocol
-from fgl_bench.leaderboard.record import Record, Winner, current, read_records
+import numpy as np
+import pandas as pd
 
-LOCAL = "local"
-REFERENCES = frozenset({"majority", "local", "global"})  # entries that are not federated methods
+from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
+from fgl_bench.leaderboard.record import Record, Scored, current, read_records
+
+KINDS = ("primary", "received", "trained", "default")
+Scores = Mapping[str, np.ndarray]  # by entry, one score per test seed
 
 
 @dataclass(frozen=True)
@@ -28,73 +30,88 @@ class Board:
     protocol: Protocol
     records: Sequence[Record]
     others: Sequence[Record] = ()
-    guests: tuple[str, ...] = ()
+    guests: tuple[Entry, ...] = ()
 
     @cached_property
     def cells(self) -> Mapping[tuple[str, str], Record]:
         """Cells by entry and column key."""
-        return {(record.entry, record.column.key): record for record in self.records}
+        return {(record.entry, record.column): record for record in self.records}
 
-    @property
-    def entries(self) -> list[str]:
-        """Entries that have a cell, guests first, then in the protocol's order."""
-        known = [*self.guests, *(entry.name for entry in self.protocol.entries)]
-        return [name for name in known if any(record.entry == name for record in self.records)]
+    @cached_property
+    def entries(self) -> Mapping[str, Entry]:
+        """Entries that have a cell by name: guests, methods in the protocol's order, references."""
+        present = {record.entry for record in self.records}
+        known = [*self.guests, *sorted(self.protocol.entries, key=lambda entry: entry.reference)]
+        return {entry.name: entry for entry in known if entry.name in present}
 
     @property
     def columns(self) -> list[BoardColumn]:
         """Columns that have a cell, in the protocol's order."""
         present = {record.column for record in self.records}
-        return [column for column in self.protocol.columns if column in present]
+        return [column for column in self.protocol.columns if column.key in present]
 
-    def winner(self, entry: str, column: BoardColumn, model: str) -> Winner | None:
-        record = self.cells.get((entry, column.key))
-        return None if record is None else record.winners.get(model)
+    def ranked(self, names: Sequence[str]) -> list[str]:
+        """Return the names that are not references."""
+        return [name for name in names if not self.entries[name].reference]
 
-    def scores(self, column: BoardColumn, model: str) -> dict[str, list[float]]:
-        """Return test scores by entry, in seed order, for entries with all scores: means over fewer seeds would favor failures."""
-        result = {}
+    def scores(self, column: str, kind: str = "primary") -> Scores:
+        """Return test scores by entry, in seed order, for entries with all scores: means over fewer seeds would favor failures.
+
+        Args:
+            kind: ``received`` or ``trained`` of the tuned configuration; its ``primary`` one, which validates better; or that of the
+                ``default`` configuration.
+        """
+        found = {}
         for name in self.entries:
-            winner = self.winner(name, column, model)
-            if winner is not None and len(winner.scores) == len(self.protocol.test_seeds):
-                known = [score for score in winner.scores if score is not None]
-                if len(known) == len(winner.scores):
-                    result[name] = known
-        return result
+            record = self.cells.get((name, column))
+            scored = None if record is None else record.default if kind == "default" else record.tuned
+            scores = [] if scored is None else scored.scores[kind if kind in scored.scores else scored.model]
+            if len(scores) == len(self.protocol.test_seeds) and None not in scores:
+                found[name] = np.array(scores, dtype=np.float64)
+        return found
 
-    def means(self, model: str) -> dict[str, dict[str, float]]:
-        """Return mean test scores by column key and entry."""
-        return {column.key: {name: mean(scores) for name, scores in self.scores(column, model).items()} for column in self.columns}
+    def tuned(self, names: Sequence[str], column: str) -> Mapping[str, Scored]:
+        """Return the tuned configurations of a column by entry."""
+        cells = {name: self.cells.get((name, column)) for name in names}
+        return {name: record.tuned for name, record in cells.items() if record is not None and record.tuned is not None}
 
-    def whole(self, model: str) -> tuple[list[str], list[BoardColumn]]:
-        """Return entries and columns with all scores, by repeatedly dropping the entry or column with the most missing ones.
+    def means(self, kind: str = "primary") -> pd.DataFrame:
+        """Return mean test scores, entries by columns, NaN where a cell is missing."""
+        means = {column.key: {name: scores.mean() for name, scores in self.scores(column.key, kind).items()} for column in self.columns}
+        return pd.DataFrame(means, index=list(self.entries), columns=list(means), dtype=np.float64)
+
+    def whole(self, kind: str = "primary") -> tuple[list[str], list[BoardColumn]]:
+        """Return ranked entries and columns with all scores, by repeatedly dropping the entry or column with the most missing ones.
 
         Ties drop the column. Guests are never dropped.
         """
-        means = self.means(model)
-        rows = [name for name in self.entries if any(name in scores for scores in means.values())]
-        columns = [column for column in self.columns if means[column.key]]
-        while rows and columns:
-            lacking_rows = {name: mean(name not in means[column.key] for column in columns) for name in rows}
-            lacking = {column: mean(name not in means[column.key] for name in rows) for column in columns}
-            removable = [name for name in rows if name not in self.guests] or rows
-            worst_row, worst = max(removable, key=lambda name: lacking_rows[name]), max(columns, key=lambda column: lacking[column])
-            if max(lacking_rows[worst_row], lacking[worst]) == 0:
-                break
-            if lacking_rows[worst_row] > lacking[worst]:
-                rows.remove(worst_row)
+        lacking = self.means(kind).loc[self.ranked(list(self.entries))].isna()
+        lacking = lacking.loc[~lacking.all(axis=1), ~lacking.all(axis=0)]
+        guests = [guest.name for guest in self.guests]
+        while lacking.to_numpy().any():
+            rows, columns = lacking.mean(axis=1).drop(guests, errors="ignore"), lacking.mean(axis=0)
+            if len(rows) and rows.max() > columns.max():
+                lacking = lacking.drop(index=rows.idxmax())
             else:
-                columns.remove(worst)
-        return rows, columns
+                lacking = lacking.drop(columns=columns.idxmax())
+        keys = set(lacking.columns)
+        return list(lacking.index), [column for column in self.columns if column.key in keys and len(lacking.index)]
+
+    def base(self, entry: str, method: str) -> str:
+        """Return the name of ``method`` on the entry's own backbone."""
+        model = self.entries[entry].model
+        return method if model == "gcn" else f"{method}-{model}"
 
     def status(self) -> str:
-        """Return the number of complete, started and outdated cells as a sentence."""
-        total = len(self.protocol.columns) * len(self.protocol.entries)
-        own = [record for record in self.records if record.entry not in self.guests]
+        """Return the number of complete, started, later and outdated cells as a sentence."""
+        protocol, guests = self.protocol, {guest.name for guest in self.guests}
+        pairs = [(entry, column) for entry in protocol.entries for column in protocol.columns]
+        later = sum(protocol.later(*pair) for pair in pairs)
+        own = [record for record in self.records if record.entry not in guests]
         done = sum(record.complete for record in own)
         begun = f", {len(own) - done} begun" if len(own) > done else ""
         other = f"; {len(self.others)} of another protocol are left out" if self.others else ""
-        return f"{done} of {total} cells are complete{begun}{other}."
+        return f"{done} of {len(pairs)} cells are complete{begun}; {later} are too dear without a GPU{other}."
 
 
 def read_board(folder: Path, protocol: Protocol) -> Board:

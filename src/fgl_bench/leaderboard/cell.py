@@ -1,41 +1,56 @@
-"""Cells of the leaderboard: trials scored on validation, then each winner once on test; and checks of submitted cells.
+"""Cells of the leaderboard: trials scored on validation, then the default and the winner once on test.
 
-``python -m fgl_bench.leaderboard.cell PROTOCOL ENTRY DATASET SPLIT FOLDER UNTIL [KEY=VALUE...]`` computes one in a separate process.
+``python -m fgl_bench.leaderboard.cell PROTOCOL ENTRY COLUMN FOLDER UNTIL [KEY=VALUE...]`` computes one in a separate process.
 """
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from omegaconf import DictConfig
 
 from fgl_bench.config.compose import as_command
-from fgl_bench.config.settings import expand_paths
 from fgl_bench.config.values import shown
-from fgl_bench.data.graph import ClientGraph, Federation, strata
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.leaderboard.predictions import write_predictions
 from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol, read_protocol
-from fgl_bench.leaderboard.record import Record, Trial, Winner, path_of, read_record, write_record
+from fgl_bench.leaderboard.record import Choice, Record, Scored, Trial, choose, path_of, read_record, write_record
 from fgl_bench.results.render import percent
 from fgl_bench.results.statistics import fairness
-from fgl_bench.runner.one import run_one, take_owners
+from fgl_bench.runner.one import run_one
 from fgl_bench.utils.files import scratch
 from fgl_bench.utils.processes import Stopped, stoppable
-from fgl_bench.utils.seeding import derive_seed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from omegaconf import DictConfig
 
 RUNS = ".runs-"  # prefix of the temporary folder of a run
-SHARE = 0.05  # of the runs of submitted cells, which a check repeats
+POINTS = 12  # of a curve
+FACTS = ("metric", "scenario", "num_clients", "versions", "device")
+
+
+class Run(NamedTuple):
+    """A finished run, in its temporary folder."""
+
+    cfg: DictConfig
+    folder: Path
+    summary: dict[str, Any]
+
+    def history(self) -> pd.DataFrame:
+        """Return the evaluation points, a row per seed and point."""
+        import pandas as pd
+
+        return pd.read_csv(self.folder / "history.csv")
 
 
 @dataclass(frozen=True)
@@ -76,7 +91,7 @@ class BoardCell:
 
     def stored(self) -> Record:
         """Return the stored cell, or a new one if it is missing or of another protocol."""
-        path, new = path_of(self.folder, self.entry.name, self.column), Record.new(self.protocol, self.entry, self.column)
+        path, new = path_of(self.folder, self.entry.name, self.column.key), Record.new(self.protocol, self.entry, self.column)
         if not path.is_file():
             return new
         try:
@@ -90,243 +105,122 @@ class BoardCell:
 
     def tune(self, record: Record) -> None:
         """Run the missing trials."""
-        for number, values in enumerate(self.protocol.trials_of(self.entry, self.column)):
-            if number < len(record.trials):
-                continue
+        while (values := record.next_values(self.protocol, self.entry, self.column)) is not None:
             if self.late(record.trials[-1].seconds if record.trials else 0):
                 return
-            begin, problem = time.monotonic(), ""
+            begin, problem, number = time.monotonic(), "", len(record.trials)
             try:
-                validation = validation_scores(self.run(values, self.protocol.tuning_seeds))
+                with self.run(values, self.protocol.tuning_seeds) as run:
+                    validation = validation_scores(run)
             except UserError as error:
                 if number == 0:
                     raise
-                validation, problem = dict.fromkeys(MODELS), str(error)
-            record.trials.append(Trial(number, values, validation, round(time.monotonic() - begin, 3), problem))
-            if not record.properties:
-                record.properties = self.measured(values)
+                validation, problem = {model: [None] * len(self.protocol.tuning_seeds) for model in MODELS}, str(error)
+            trial = Trial(number, values, validation, round(time.monotonic() - begin, 3), problem)
+            record.trials.append(trial)
             write_record(self.folder, record)
-            scores = ", ".join(f"{model} {percent(score, 2)}" for model, score in validation.items())
-            self.say(f"{self.name}: trial {number + 1} of {record.planned}: validation {scores}")
+            scores = ", ".join(f"{model} {percent(trial.lower(model), 2)}" for model in MODELS)
+            self.say(f"{self.name}: trial {number + 1} of {record.planned}: validation less its standard error: {scores}")
 
     def score(self, record: Record) -> None:
-        """Score the best trial of each kind of model after all trials; one run serves both if they share the best trial."""
-        if len(record.trials) < record.planned:
+        """Score the default and the winner, after all trials."""
+        if len(record.trials) < record.planned or record.next_values(self.protocol, self.entry, self.column) is not None:
             return
-        pace = len(self.protocol.test_seeds) / len(self.protocol.tuning_seeds)
-        summaries: dict[int, dict[str, Any]] = {}
-        for model in MODELS:
-            trial = record.best(model)
-            if trial is None or model in record.winners:
+        for which, choice in (("default", choose(record.trials[:1])), ("tuned", record.best())):
+            if choice is None or getattr(record, which) is not None:
                 continue
-            if trial.number not in summaries:
-                if self.late(pace * trial.seconds):
+            if which == "tuned" and record.default is not None and record.default.trial == choice.trial.number:
+                record.tuned = record.default
+            else:
+                if self.late(choice.trial.seconds * len(self.protocol.test_seeds) / len(self.protocol.tuning_seeds)):
                     return
-                summaries[trial.number] = self.run(trial.values, self.protocol.test_seeds)
-            line = self.protocol.overrides(self.entry, self.column, trial.values, self.protocol.test_seeds)
-            record.winners[model] = winner(trial.number, summaries[trial.number], model, shlex.join(["fgl-bench", *line]))
-            record.facts = facts(summaries[trial.number])
+                with self.run(choice.trial.values, self.protocol.test_seeds, "keep_models=best") as run:
+                    setattr(record, which, self.scored(choice, run))
+                    record.facts = {name: run.summary[name] for name in FACTS} | {"commit": (run.summary.get("code") or {}).get("commit")}
+                    scored = run.summary["test"][choice.model]["per_seed"]
+                    path = path_of(self.folder, self.entry.name, self.column.key).with_suffix(".npz")
+                    write_predictions(run.cfg, run.folder, choice.model, scored, path, partial(self.say_of, which))
             write_record(self.folder, record)
-            self.say(f"{self.name}: {model} winner is trial {trial.number + 1}")
+            self.say(f"{self.name}: {which} is trial {choice.trial.number + 1}, {choice.model} model")
+
+    def say_of(self, which: str, line: str) -> None:
+        self.say(f"{self.name}: {which}: {line}")
+
+    def scored(self, choice: Choice, run: Run) -> Scored:
+        """Return the test scores and costs of a run."""
+        test, line = run.summary["test"], self.protocol.overrides(self.entry, self.column, choice.trial.values, self.protocol.test_seeds)
+        return Scored(
+            trial=choice.trial.number,
+            model=choice.model,
+            scores={model: [rounded(score) for score in test[model]["per_seed"]] for model in MODELS},
+            fairness={name: rounded(value) for name, value in fairness(test[choice.model]["per_client"]).items()},
+            trips=run.summary["client_trips"]["total"],
+            time=round(run.summary["virtual_time"], 6),
+            local_epochs=int(run.cfg.local_epochs),
+            seconds=round(run.summary["seconds"]["total"], 3),
+            curve=curve(run.history(), choice.model),
+            command=shlex.join(["fgl-bench", *line]),
+            **{name: run.summary[name] for name in ("bytes", "config_hash", "finished")},
+        )
 
     def late(self, seconds: float) -> bool:
         """Return True if a run of this length would end too late."""
         return self.until is not None and time.time() + seconds > self.until
 
-    def run(self, values: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
-        """Execute a run in a temporary folder and return its summary."""
+    @contextmanager
+    def run(self, values: Mapping[str, Any], seeds: Sequence[int], *more: str) -> Iterator[Run]:
+        """Execute a run in a temporary folder, which goes afterwards."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with scratch(RUNS, self.folder) as runs, self.composed(values, seeds, f"results_dir={shown(str(runs))}") as cfg:
-            return run_one(cfg).summary
-
-    def measured(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """Return properties of the federations of the tuning seeds; they do not depend on ``values``."""
-        from fgl_bench.runner.run import federations_of
-
-        with self.composed(values, self.protocol.tuning_seeds) as cfg:
-            expand_paths(cfg)
-            take_owners(cfg)
-            return {name: round(value, 6) for name, value in properties(federations_of(cfg)).items()}
-
-    def composed(self, values: Mapping[str, Any], seeds: Sequence[int], *more: str) -> AbstractContextManager[DictConfig]:
-        line = self.protocol.overrides(self.entry, self.column, values, seeds)
-        return as_command([*line, *more, "progress=false", *self.where], self.folders)
+        line = [*self.protocol.overrides(self.entry, self.column, values, seeds), *more]
+        with scratch(RUNS, self.folder) as runs:
+            line += [f"results_dir={shown(str(runs))}", "progress=false", "checkpoint_minutes=null", *self.where]
+            with as_command(line, self.folders) as cfg:
+                made = run_one(cfg)
+                yield Run(cfg, made.folder, made.summary)
 
 
-def validation_scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return mean validation scores over the seeds at the selected points, by kind of model; None if a seed has no score."""
-    test = summary["test"]
-    return {model: None if None in test[model]["selected_trips"] else test[model]["val"]["mean"] for model in MODELS}
+def rounded(score: float | None) -> float | None:
+    """Return a score with six digits, as in a run's history."""
+    return None if score is None else round(score, 6)
 
 
-def winner(trial: int, summary: Mapping[str, Any], model: str, command: str) -> Winner:
-    """Return the test scores of one kind of model, and the costs of the run."""
-    scored = summary["test"][model]
-    return Winner(
-        trial=trial,
-        scores=scored["per_seed"],
-        fairness=fairness(scored["per_client"]),
-        trips=summary["client_trips"]["total"],
-        seconds=summary["seconds"]["total"],
-        command=command,
-        **{name: summary[name] for name in ("bytes", "config_hash", "finished")},
-    )
-
-
-def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {name: summary[name] for name in ("metric", "scenario", "num_clients", "versions", "device")}
-    return facts | ({"commit": summary["code"]["commit"]} if summary.get("code") else {})
-
-
-def properties(federations: Sequence[Federation]) -> dict[str, float]:
-    """Return means over the repetitions.
-
-    * ``label_skew``: total variation distance between the class shares of a client and of all clients, weighted by
-      labeled nodes; 0 if all clients have the same shares.
-    * ``homophily``: share of edges between labeled nodes of a client that join nodes of one class.
-    * ``edge_cut``: share of edges between nodes of different clients, which are not used in training.
-    * ``train_nodes``: training nodes per client.
-    """
-    each = [of_one(federation) for federation in federations]
-    return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
-
-
-def of_one(federation: Federation) -> dict[str, float]:
-    clients = federation.clients
-    inside = sum(client.edges.shape[1] for client in clients)
-    cut = federation.cross_edges.shape[1]
-    alike = [same_class(client) for client in clients]
-    joined = sum(count for _, count in alike)
+def validation_scores(run: Run) -> dict[str, list[float | None]]:
+    """Return the validation scores of the seeds at the selected points, by kind of model; None if a seed has no score."""
+    best, test = run.history().groupby("seed").max(), run.summary["test"]
     return {
-        "label_skew": label_skew(np.stack([class_counts(client, federation.num_classes) for client in clients])),
-        "homophily": sum(same for same, _ in alike) / joined if joined else 0.0,
-        "edge_cut": cut / (inside + cut) if inside + cut else 0.0,
-        "train_nodes": float(np.mean([client.train.sum() for client in clients])),
-        "clients": float(len(clients)),
+        model: [
+            None if trips is None else float(score)
+            for trips, score in zip(test[model]["selected_trips"], best[f"val_{model}"], strict=True)
+        ]
+        for model in MODELS
     }
 
 
-def class_counts(client: ClientGraph, classes: int) -> np.ndarray:
-    labels = strata(client.labels)
-    return np.bincount(labels[labels >= 0], minlength=classes)
-
-
-def label_skew(counts: np.ndarray) -> float:
-    """Return the label skew of counts ``[C, Y]``."""
-    sizes = counts.sum(1)
-    if not sizes.sum():
-        return 0.0
-    shares = counts / np.maximum(sizes, 1)[:, None]
-    distance = np.abs(shares - counts.sum(0) / sizes.sum()).sum(1) / 2
-    return float((distance * sizes).sum() / sizes.sum())
-
-
-def same_class(client: ClientGraph) -> tuple[int, int]:
-    """Count edges that join nodes of one class, and edges between labeled nodes."""
-    ends = strata(client.labels)[client.edges]
-    known = (ends >= 0).all(0)
-    return int((known & (ends[0] == ends[1])).sum()), int(known.sum())
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """A run to repeat: a trial, or a seed of the winner of one kind of model."""
-
-    record: Record
-    trial: int
-    model: str = ""
-    seed: int | None = None
-
-    @property
-    def name(self) -> str:
-        what = f"trial {self.trial + 1}" if self.seed is None else f"{self.model} winner, seed {self.seed}"
-        return f"{self.record.entry} in {self.record.column.key}: {what}"
-
-
-def flaws(protocol: Protocol, entry: Entry, records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line for every violation of the protocol."""
-    for record in records:
-        where = f"{record.entry} in {record.column.key}"
-        if record.entry != entry.name or record.protocol != protocol.digest(entry):
-            yield f"{where}: made for another protocol, method file or space ({record.protocol}, not {protocol.digest(entry)})"
-            continue
-        if record.column not in protocol.columns:
-            yield f"{where}: the protocol has no such column"
-        if not record.complete:
-            yield f"{where}: not complete; repeat the command that made it to resume"
-        planned = protocol.trials_of(entry, record.column)
-        if [dict(trial.values) for trial in record.trials] != planned[: len(record.trials)]:
-            yield f"{where}: its trials are not those that the protocol draws"
-        for model, winner in record.winners.items():
-            best = record.best(model)
-            if best is None or winner.trial != best.number:
-                yield f"{where}: the {model} winner is trial {winner.trial + 1}, which is not the best on validation"
-            if len(winner.scores) != len(protocol.test_seeds):
-                yield f"{where}: {len(winner.scores)} scores of the {model} winner, not {len(protocol.test_seeds)}"
-
-
-def chosen(protocol: Protocol, records: Sequence[Record], share: float = SHARE) -> list[Repeat]:
-    """Return the runs to repeat: a share of the winners' seeds, at least one, and of the trials. A hash of the cells selects them."""
-    seeds = [
-        Repeat(record, winner.trial, model, seed)
-        for record in records
-        for model, winner in sorted(record.winners.items())
-        for seed in protocol.test_seeds
-    ]
-    trials = [Repeat(record, trial.number) for record in records for trial in record.trials if not trial.problem]
-    content = str([(record.protocol, record.column.key, record.trials, record.winners) for record in records])
-
-    def sample(repeats: Sequence[Repeat], least: int) -> list[Repeat]:
-        order = sorted(repeats, key=lambda repeat: derive_seed(0, "submission", content, repeat.name))
-        return order[: max(least, math.floor(share * len(repeats)))]
-
-    return [*sample(seeds, 1), *sample(trials, 0)]
-
-
-def differences(cell: BoardCell, repeat: Repeat) -> Iterator[tuple[str, float | None, float | None]]:
-    """Repeat a run; yields names, the scores in the cell and the repeated scores."""
-    cell = replace(cell, column=repeat.record.column)
-    trial = repeat.record.trials[repeat.trial]
-    if repeat.seed is None:
-        repeated = validation_scores(cell.run(trial.values, cell.protocol.tuning_seeds))
-        for model in MODELS:
-            yield f"validation, {model}", trial.validation[model], repeated[model]
-    else:
-        [score] = cell.run(trial.values, [repeat.seed])["test"][repeat.model]["per_seed"]
-        index = cell.protocol.test_seeds.index(repeat.seed)
-        yield f"test, {repeat.model}", repeat.record.winners[repeat.model].scores[index], score
-
-
-def check(cell: BoardCell, records: Sequence[Record], tolerance: float) -> bool:
-    """Return True if the records follow the protocol and repeated scores agree; prints every finding.
-
-    Args:
-        cell: any cell of the entry, with the settings for all of them.
-    """
-    wrong = list(flaws(cell.protocol, cell.entry, records))
-    for line in wrong:
-        cell.say(f"wrong: {line}")
-    if wrong:
-        return False
-    agree = True
-    for repeat in chosen(cell.protocol, records):
-        for what, stored, repeated in differences(cell, repeat):
-            same = stored == repeated or (stored is not None and repeated is not None and abs(stored - repeated) <= tolerance)
-            agree = agree and same
-            cell.say(
-                f"{'agrees' if same else 'DIFFERS'}: {repeat.name}: {what}: {percent(stored)} in the cell, {percent(repeated)} repeated"
-            )
-    return agree
+def curve(history: pd.DataFrame, model: str) -> dict[str, list[float]]:
+    """Return some evaluation points, means over the seeds: trips, virtual time, megabytes, and scores of the best point so far."""
+    seeds = [rows.reset_index(drop=True) for _, rows in history.groupby("seed")]
+    count = min(len(rows) for rows in seeds)
+    means: dict[str, np.ndarray] = {}
+    for rows in seeds:
+        val, test = rows[f"val_{model}"].fillna(-1).to_numpy()[:count], rows[f"test_{model}"].to_numpy()[:count]
+        best = np.maximum.accumulate(np.where(val > np.maximum.accumulate(np.r_[-2, val[:-1]]), np.arange(count), 0))
+        megabytes = (rows["upload_bytes"] + rows["download_bytes"]).to_numpy()[:count] / 1e6
+        each = {"trips": rows["trip"][:count], "time": rows["time"][:count], "megabytes": megabytes, "val": val[best], "test": test[best]}
+        means = {name: means.get(name, 0) + np.asarray(values, dtype=np.float64) / len(seeds) for name, values in each.items()}
+    known = np.flatnonzero(np.isfinite(means["test"]) & (means["val"] >= 0))
+    places = known[np.unique(np.linspace(0, len(known) - 1, POINTS).astype(int))] if len(known) else known
+    return {name: [float(f"{value:.6g}") for value in values[places]] for name, values in means.items()}
 
 
 if __name__ == "__main__":
-    path, name, dataset, split, folder, until, *where = sys.argv[1:]
+    path, name, key, folder, until, *where = sys.argv[1:]
     try:
         protocol = read_protocol(Path(path))
         entry = next(entry for entry in protocol.entries if entry.name == name)
+        column = next(column for column in protocol.columns if column.key == key)
         with stoppable():
-            BoardCell(protocol, entry, BoardColumn(dataset, split), Path(folder), where, float(until)).make()
+            BoardCell(protocol, entry, column, Path(folder), where, float(until)).make()
     except Stopped as stopped:
         sys.exit(stopped.status)
     except UserError as error:
-        sys.exit(f"{name} in {dataset}-{split}: {error}")
+        sys.exit(f"{name} in {key}: {error}")

@@ -14,7 +14,7 @@ import yaml
 from fgl_bench.config.values import NAME, plain
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.board import Board, read_board
-from fgl_bench.leaderboard.protocol import Entry, Protocol, names, space_of
+from fgl_bench.leaderboard.protocol import Entry, Protocol, names, shared_of, space_of
 from fgl_bench.leaderboard.record import current, read_records
 from fgl_bench.results.cells import warn
 from fgl_bench.utils.files import write_whole
@@ -73,12 +73,13 @@ class Submission:
             source = self.file.read_bytes()
         except OSError as error:
             raise UserError(f"{self.file}: cannot be read ({error.strerror})") from error
-        chosen = ["algorithm=fedavg", f"algorithm._target_={module}.{name}", f"scenario={scenario}"]
+        chosen = ["algorithm=fedavg", f"algorithm._target_={module}.{name}", f"scenario={scenario}", *protocol.scenario_keys(scenario)]
         return Entry(
             name=title(name, model, protocol),
             algorithm=f"{module}.{name}",
             model=model,
-            space={**protocol.shared, **space},
+            shared=shared_of(protocol, model),
+            own=space,
             overrides=(*chosen, *(f"++{key}={plain(value)}" for key, value in keys.items())),
             sums=(hashlib.sha256(source).hexdigest(),),
         )
@@ -122,7 +123,7 @@ def with_guests(board: Board, folders: Sequence[Path]) -> Board:
             warn(folder, str(error))
             continue
         mine, others = current(read_records(folder), board.protocol, [entry])
-        board = Board(board.protocol, [*board.records, *mine], [*board.others, *others], (*board.guests, entry.name))
+        board = Board(board.protocol, [*board.records, *mine], [*board.others, *others], (*board.guests, entry))
     return board
 
 

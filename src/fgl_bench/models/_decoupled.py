@@ -148,10 +148,10 @@ class Perceptron(NamedTuple):
     first: int = 0
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
+        layers: dict[str, tuple[int, ...]] = {}
         for i, (wide, narrow) in enumerate(zip(self.widths, self.widths[1:], strict=False), self.first):
-            found[f"linear{i}.weight"], found[f"linear{i}.bias"] = (wide, narrow), (narrow,)
-        return {**found, "slope": (1,)} if self.first or len(self.widths) > 2 else found
+            layers[f"linear{i}.weight"], layers[f"linear{i}.bias"] = (wide, narrow), (narrow,)
+        return {**layers, "slope": (1,)} if self.first or len(self.widths) > 2 else layers
 
     def __call__(self, parameters: Parameters, x: Tensor, dropout: Callable[[Tensor], Tensor], since: int) -> Output:
         """Apply the layers from number ``since`` on to ``x``, the output of the previous layer before activation."""

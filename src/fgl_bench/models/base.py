@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -26,11 +26,11 @@ class Backbone:
 
     Class attributes:
         needs_neighbors: True if a node's logits depend on its neighbors at run time, which rules out ``batch_nodes``.
-        beside: layers outside the chain from the features to the logits, such as attention over hops.
+        auxiliary: layers outside the chain from the features to the logits, such as attention over hops.
     """
 
     needs_neighbors: ClassVar[bool] = True
-    beside: ClassVar[tuple[str, ...]] = ()
+    auxiliary: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:  # a field of most backbones; a class attribute would become that field's default
 
@@ -52,6 +52,10 @@ class Backbone:
         """Return the rates of parameters with their own learning rate or weight decay, by name; a method's learning rate overrides them."""
         return {}
 
+    def encoder(self) -> Backbone:
+        """Return this backbone without a head of its own: the last convolution gives the output."""
+        return replace(cast(Any, self), head="conv") if any(field.name == "head" for field in fields(self)) else self
+
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         """Return names and shapes of the parameters."""
         raise NotImplementedError  # abstract
@@ -60,12 +64,17 @@ class Backbone:
         """Return the parameter names of every layer, from the features to the logits (for methods that treat the last layers differently).
 
         ``conv0.weight`` belongs to the layer ``conv0``. Parameters without a layer (slopes, a filter's coefficients), or with a layer in
-        :attr:`beside`, belong to the first layer.
+        :attr:`auxiliary`, belong to the first layer.
         """
         layer = {name: name.rpartition(".")[0] for name in layout.shapes}
-        _, *rest = dict.fromkeys(each for each in layer.values() if each and each not in self.beside)
+        _, *rest = dict.fromkeys(each for each in layer.values() if each and each not in self.auxiliary)
         late = [tuple(name for name in layer if layer[name] == each) for each in rest]
         return [tuple(name for name in layer if layer[name] not in rest), *late]
+
+    def ends(self, layout: ParameterLayout) -> tuple[str, ...]:
+        """Return the names of the parameters that multiply features, with their biases, and of those of the last layer."""
+        first = [name for weight in layout.inputs for name in (weight, weight.replace("weight", "bias")) if name in layout.shapes]
+        return tuple(dict.fromkeys([*first, *self.chain(layout)[-1]]))
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Return unstacked initial parameters (float64): Glorot-uniform matrices and zero biases, as in PyG's convolutions."""

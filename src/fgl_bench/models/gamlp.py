@@ -34,7 +34,7 @@ class GAMLP(Decoupled):
         dropout: probability of zeroing a hidden unit.
     """
 
-    beside: ClassVar[tuple[str, ...]] = ("attention",)
+    auxiliary: ClassVar[tuple[str, ...]] = ("attention",)
 
     hops: int
     hidden: int

@@ -24,7 +24,8 @@ class GIN(FirstHop):
     """Xu et al., ICLR 2019, as in OpenFGL without pooling: ``H' = dropout(ReLU(BN(MLP((1 + eps) H + A H))))``.
 
     The MLP is Linear(in, 2h), BN, ReLU, Linear(2h, h); eps is trained and starts at 0. After the last convolution comes
-    OpenFGL's classifier after pooling: Linear(h, h), BN, ReLU, dropout, Linear(h, Y) (``head=mlp``), or one linear layer.
+    OpenFGL's classifier after pooling: Linear(h, h), BN, ReLU, dropout, Linear(h, Y) (``head=mlp``), or one linear layer, or nothing
+    (``conv``, for tasks with layers of their own).
 
     Batch normalization: every forward pass, in training and evaluation, takes mean and variance over the client's nodes in the
     current graph. There are no running statistics, because every aggregation rule would have to handle them (averaging them across
@@ -37,7 +38,7 @@ class GIN(FirstHop):
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
         norm: ``batch`` or ``none``.
-        head: ``mlp`` or ``linear``.
+        head: ``mlp``, ``linear`` or ``conv``.
         propagation: ``lazy`` multiplies the features first, ``precomputed`` uses sums over neighbors.
     """
 
@@ -47,23 +48,26 @@ class GIN(FirstHop):
     layers: int
     dropout: float
     norm: Literal["batch", "none"]
-    head: Literal["mlp", "linear"]
+    head: Literal["mlp", "linear", "conv"]
 
     def __post_init__(self) -> None:
-        self._widths = hidden_widths(self.hidden, self.layers, "linear")
+        self._widths = hidden_widths(self.hidden, self.layers, "conv" if self.head == "conv" else "linear")
 
     def columns(self, num_classes: int) -> Columns:
-        return Columns(2 * self._widths[0], 2 * self._widths[0], 4 * self._widths[0])
+        narrow = [*self._widths, num_classes][0]
+        return Columns(2 * narrow, 2 * narrow, 4 * narrow)
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         shapes: dict[str, tuple[int, ...]] = {}
         wide = num_features
-        for i, narrow in enumerate(self._widths):
+        for i, narrow in enumerate([*self._widths, num_classes][: self.layers]):
             shapes |= {f"conv{i}.weight": (wide, 2 * narrow), f"conv{i}.bias": (2 * narrow,), f"conv{i}.epsilon": (1,)}
             shapes |= self._norm(f"conv{i}.inner", 2 * narrow)
             shapes |= {f"conv{i}.out_weight": (2 * narrow, narrow), f"conv{i}.out_bias": (narrow,)}
             shapes |= self._norm(f"conv{i}.out", narrow)
             wide = narrow
+        if self.head == "conv":
+            return ParameterLayout(shapes, inputs=("conv0.weight",))
         if self.head == "mlp":
             shapes |= {"middle.weight": (wide, wide), "middle.bias": (wide,), **self._norm("middle.out", wide)}
         return ParameterLayout({**shapes, "head.weight": (wide, num_classes), "head.bias": (num_classes,)}, inputs=("conv0.weight",))
@@ -90,11 +94,15 @@ class GIN(FirstHop):
         return self._rest(0, own * product + near, parameters, batch)
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
-        hidden = dropout(first)
+        hidden, out = first, first
         for i in range(1, self.layers):
+            hidden = dropout(out)
             # Propagate first: the product is wider.
             near = (1 + parameters[f"conv{i}.epsilon"][:, None]) * hidden + batch.operator(adjacency) @ hidden
-            hidden = dropout(self._rest(i, linear(near, parameters[f"conv{i}.weight"]), parameters, batch))
+            out = self._rest(i, linear(near, parameters[f"conv{i}.weight"]), parameters, batch)
+        if self.head == "conv":
+            return Output(hidden, out)
+        hidden = dropout(out)
         if self.head == "mlp":
             middle = linear(hidden, parameters["middle.weight"]) + self._bias("middle.bias", parameters)
             hidden = dropout(torch.relu(_normalize(middle, "middle.out", parameters, batch)))
@@ -116,7 +124,7 @@ def _normalize(x: Tensor, name: str, parameters: Parameters, batch: Batch) -> Te
     """Normalize ``x [k, n, h]`` over each client's nodes, then scale and shift; without parameters return ``x``."""
     if f"{name}_scale" not in parameters:
         return x
-    valid = batch.valid.to(x.dtype)
+    valid = batch.reference.to(x.dtype)
     share = (valid / valid.sum(1, keepdim=True).clamp(min=1))[:, None]
     centred = x - share @ x
     variance = share @ centred.square()

@@ -10,13 +10,11 @@ from statistics import mean
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
-from fgl_bench.papers.published import Printed, Published
+from fgl_bench.papers.published import Printed
 from fgl_bench.results import statistics
 from fgl_bench.results.scored import scored_models
-from fgl_bench.results.statistics import Agreement, Comparison, Ranks, Verdict, counted
+from fgl_bench.results.statistics import Agreement, Comparison, Ranks
 from fgl_bench.utils.files import write_whole
-
-RUNS = {"fedsa_gcl": 5, "dfed_sst": 5, "fedssa": 10, "fedaas": 10, "fedgta": 10}  # number of runs per published mean, from the papers
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ class Statistics:
     Attributes:
         columns: by column key, for columns with at least two methods.
         ranks: over the columns on which all ``ranked`` methods were run; None for fewer than two.
-        verdicts: by (row key, column key).
         points: (bytes per seed, score), by column key and title.
         fairness: means over the ranked methods' columns, by title; fractions.
         unscored: cells left out because a seed has no score.
@@ -59,14 +56,9 @@ class Statistics:
     model: str
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
     ranks: Ranks | None = None
-    verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)
     points: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     fairness: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     unscored: tuple[str, ...] = ()
-
-    @property
-    def counts(self) -> dict[Verdict, int]:
-        return counted(list(self.verdicts.values()))
 
 
 def of_accuracy(cell: Mapping, model: str, target: float | None) -> CellScore | None:
@@ -101,7 +93,7 @@ def scorer(measure: str) -> Scorer | None:
     return SCORES[measure] if measure in SCORES else partial(of_metric, measure)
 
 
-def analyze(paper: Paper, table: Table, stored: Stored, published: Printed, model: str) -> Statistics:
+def analyze(table: Table, stored: Stored, published: Printed, model: str) -> Statistics:
     """Compute the statistics of one kind of model (``received``, ``trained``); empty if the measure has none."""
     scored = scorer(table.measure)
     if scored is None:
@@ -112,12 +104,6 @@ def analyze(paper: Paper, table: Table, stored: Stored, published: Printed, mode
             cell = stored.get((table.key, row.key, column.key))
             if cell and (score := scored(cell, model, targets.get(column.dataset))) is not None:
                 scores[row.key, column.key], cells[row.key, column.key] = score, cell
-    verdicts: dict[tuple[str, str], Verdict] = {}
-    for row in table.rows:
-        for column in table.columns:
-            their, ours = look_up(published, table, row, column), scores.get((row.key, column.key))
-            if their is not None and ours is not None:
-                verdicts[row.key, column.key] = judged(ours, their, paper)
     points = {
         column.key: {
             row.title: (sum(cell["bytes"][way] for way in ("upload", "download")), mean(scores[row.key, column.key].per_seed))
@@ -135,18 +121,10 @@ def analyze(paper: Paper, table: Table, stored: Stored, published: Printed, mode
             if (found := of_column(table, column, scores, cells, published, points[column.key])) is not None
         },
         ranked(whole, scores),
-        verdicts,
         points,
         shared(whole, cells, model),
         tuple(name for name, cell in in_table(table, stored) if None in cell["test"][model]["per_seed"]),
     )
-
-
-def judged(ours: CellScore, their: Published, paper: Paper) -> Verdict:
-    """Return the verdict on one cell; the spread of trip counts is over seeds that reached the target."""
-    spread = float(their.spread) if their.spread else 0.0
-    half = statistics.printed_half_width(spread, their.kind, their.reached or RUNS.get(paper.name, 5)) if spread else None
-    return statistics.verdict(ours.mean, ours.half, float(their.mean), half)
 
 
 def of_column(
@@ -213,9 +191,7 @@ ABOUT = (
     "says what is true of *this* partition; with fewer than five seeds it finds large differences only. *Rank*: mean rank over the "
     "columns that all ranked methods were run on; two ranks that are closer than the critical difference (Nemenyi, 5 %) do not differ "
     "significantly. *tau*: Kendall's tau-b of our order of the methods and the printed one; of several readings of a printed row the "
-    "first counts. *Verdict*: `within` where our 95 % interval and the printed one overlap, else which side ours is on; printed standard "
-    "deviations are made intervals with the paper's number of runs, and an unstated spread is taken for one. *Front*: no other method "
-    "moves fewer bytes and scores as high, or as few and scores higher."
+    "first counts. *Front*: no other method moves fewer bytes and scores as high, or as few and scores higher."
 )
 
 
@@ -228,8 +204,6 @@ def markdown(paper: Paper, table: Table, found: Sequence[Statistics]) -> str:
         if not part.columns:
             lines += ["", "Too few runs yet."]
             continue
-        counts = ", ".join(f"{number} {name}" for name, number in part.counts.items())
-        lines += ["", f"Against the printed cells: {counts}." if part.verdicts else "No printed cell has been run."]
         lines += ["", "| column | best | not significantly different | worse (p after Holm) | tau | front |", "|---|---|---|---|---|---|"]
         lines += [row_of(key, column) for key, column in part.columns.items()]
         if part.ranks is not None:
@@ -264,29 +238,7 @@ def write_statistics(folder: Path, paper: Paper, table: Table, stored: Stored, p
     if scorer(table.measure) is None:
         return None
     models = scored_models(MODELS, (cell for _, cell in in_table(table, stored)))
-    found = [analyze(paper, table, stored, published, model) for model in models]
+    found = [analyze(table, stored, published, model) for model in models]
     path = folder / f"table{table.key}_statistics.md"
     write_whole(path, markdown(paper, table, found))
     return path
-
-
-OVERVIEW = (
-    "# Agreement with the papers",
-    "",
-    "Cells that were run, and of those that the paper prints: how many are within both 95 % intervals / ours higher / ours lower, and "
-    "the mean over the columns of Kendall's tau between our order of the methods and the printed one (columns with at least three). "
-    "Received and trained models apart; the papers do not say which they print.",
-    "",
-    "| paper | table | cells run | received | tau | trained | tau |",
-    "|---|---|---|---|---|---|---|",
-)
-
-
-def overview_line(title: str, key: str, run: str, found: Sequence[Statistics]) -> str:
-    """Return a line of the overview of all papers."""
-    parts = []
-    for part in found:
-        taus = [column.agreement.tau for column in part.columns.values() if column.agreement is not None]
-        parts += [" / ".join(str(number) for number in part.counts.values()), f"{mean(taus):.2f}" if taus else ""]
-    parts += [""] * (2 * len(MODELS) - len(parts))
-    return f"| {title} | {key} | {run} | {' | '.join(parts)} |"

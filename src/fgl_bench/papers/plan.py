@@ -110,20 +110,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Basis:
-    """Basis for matching a paper's rows with ours, see :mod:`fgl_bench.papers.matched_rows`.
-
-    Attributes:
-        tables, datasets: the columns.
-        shared: a configuration key with one value for all published rows; empty for none.
-    """
-
-    tables: tuple[str, ...]
-    datasets: tuple[str, ...] = ("cora", "pubmed")
-    shared: str = ""
-
-
-@dataclass(frozen=True)
 class Paper:
     """A paper's tables.
 
@@ -131,7 +117,6 @@ class Paper:
         tables: in the order of their runs.
         first: keys of the most informative rows, which run first.
         late: datasets that run after all others.
-        basis: columns for choosing rows; None if no rows are chosen.
     """
 
     name: str
@@ -139,7 +124,6 @@ class Paper:
     tables: tuple[Table, ...]
     first: tuple[str, ...]
     late: tuple[str, ...] = ()
-    basis: Basis | None = None
 
 
 @dataclass(frozen=True)
@@ -194,8 +178,7 @@ def load_paper(name: str) -> Paper:
         for key, entry in content["rows"].items()
     }
     tables = tuple(table_of(key, entry, rows) for key, entry in content["tables"].items())
-    basis = Basis(**frozen(content["basis"])) if "basis" in content else None
-    return Paper(name, content["title"], tables, tuple(content["first"]), tuple(content.get("late", ())), basis)
+    return Paper(name, content["title"], tables, tuple(content["first"]), tuple(content.get("late", ())))
 
 
 def table_of(key: str, entry: Mapping[str, Any], rows: Mapping[str, Row]) -> Table:

@@ -6,30 +6,26 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from operator import methodcaller
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from fgl_bench.config.choices import config_folder, content
-from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.agreement import markdown, percent, settle_all
-from fgl_bench.papers.analysis import analyze, overview_line, write_statistics
-from fgl_bench.papers.plan import Cell, Key, Paper, Table, fill, in_order, in_table, look_up, plan, stale
+from fgl_bench.papers.analysis import write_statistics
+from fgl_bench.papers.plan import Cell, Key, Paper, Table, fill, in_order, look_up, plan, stale
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.settlements import AGREES, NOT_RUN, Settled, Settlement, alternatives
 from fgl_bench.papers.tables import texts, write_texts
+from fgl_bench.papers.verdicts import registered_cells
 from fgl_bench.results import render
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import Costs, Kind, round_cost
 from fgl_bench.results.frame import complete_runs
 from fgl_bench.results.progress import Display
-from fgl_bench.results.scored import scored_models, selected
 from fgl_bench.results.store import read_summary
 from fgl_bench.runner.started import InTurn
-from fgl_bench.utils.files import write_whole
 from fgl_bench.utils.processes import quoted
 
 DONE = ("written: ", "complete already")  # prefixes of output lines with the run's folder
@@ -43,9 +39,8 @@ class Work:
     Attributes:
         extra: overrides of every run beyond the paper's setting.
         results: folder with runs/, cells/ and tables/.
-        settlements: rows of ours that published rows are compared with.
+        registered: rows and models of ours that published rows are compared with, see :func:`fgl_bench.papers.verdicts.read_registered`.
         draws: runs over many draws of the masks.
-        choices: chosen rows and models, see :func:`fgl_bench.papers.matched_rows.read_choices`.
         cells: the plan.
         known: all stored cells of the paper.
         stored: stored cells by planned cell.
@@ -57,9 +52,8 @@ class Work:
     published: Printed
     results: Path
     extra: Sequence[str] = ()
-    settlements: Sequence[Settlement] = ()
+    registered: pd.DataFrame = field(default_factory=pd.DataFrame)
     draws: Mapping[Key, Mapping[str, Any]] = field(default_factory=dict)
-    choices: Sequence[Mapping[str, str]] = ()
     costs: Costs = field(default_factory=lambda: Costs(()))
     cells: list[Cell] = field(init=False)
     known: list[dict[str, Any]] = field(default_factory=list)
@@ -87,18 +81,12 @@ class Work:
         return self.costs.seconds(kind, len(setting["seeds"]), rounds * round_cost(setting["local_epochs"]))
 
     def alternatives(self) -> set[tuple[str, ...]]:
-        """Return the overrides of runs used only by alternative rows outside the columns for choosing, or by repeated published cells.
-
-        A published cell is repeated if an earlier table has it in another setting.
-        """
-        rows, basis = {table.key: alternatives(table, self.settlements) for table in self.tables}, self.paper.basis
-        tables, first = {table.key: table for table in self.tables}, dict[int, str]()
-        optional, needed = set[tuple[str, ...]](), set[tuple[str, ...]]()
+        """Return the overrides of runs that only rows use which a published cell is not compared with."""
+        named = registered_cells(self.paper.name, self.tables, self.registered)
+        optional, needed, tables = set[tuple[str, ...]](), set[tuple[str, ...]](), {table for table, *_ in named}
         for cell in self.cells:
-            chosen_on = basis is not None and cell.table in basis.tables and cell.dataset in basis.datasets
-            their = look_up(self.published, tables[cell.table], cell.row, cell.column)
-            repeated = their is not None and first.setdefault(id(their), cell.table) != cell.table
-            (optional if repeated or (cell.row.key in rows[cell.table] and not chosen_on) else needed).add(cell.overrides)
+            other = cell.row.published is not None and cell.table in tables and cell.key not in named
+            (optional if other else needed).add(cell.overrides)
         return optional - needed
 
     def printed(self) -> set[tuple[str, ...]]:
@@ -152,26 +140,7 @@ class Work:
             paths += write_texts(texts(self.paper, table, self.stored, self.published, self.extra), folder / f"table{table.key}")
             path = write_statistics(folder, self.paper, table, self.stored, self.published)
             paths += [path] if path else []
-        if len(self.tables) == len(self.paper.tables) and not self.extra:
-            paths.append(folder / "settlement.md")
-            write_whole(paths[-1], markdown(self.paper, self.settled(), self.settlements, self.choices))
         return paths
-
-    def settled(self) -> dict[str, list[Settled]]:
-        """Return the findings on published cells, by table."""
-        return settle_all(self.paper, self.tables, self.stored, self.published, self.settlements, self.draws)
-
-    def overview(self) -> list[str]:
-        """Return one line per table on the agreement with the paper."""
-        lines = []
-        for table in sorted(self.tables, key=lambda each: (len(each.key), each.key)):
-            if table.measure == "curves":
-                continue
-            models = scored_models(MODELS, (cell for _, cell in in_table(table, self.stored)))
-            by_model = [analyze(self.paper, table, self.stored, self.published, model) for model in models]
-            wanted = {cell.overrides: cell.key in self.stored for cell in self.cells if cell.table == table.key}
-            lines.append(overview_line(self.paper.title, table.key, f"{sum(wanted.values())} of {len(wanted)}", by_model))
-        return lines
 
 
 @cache
@@ -227,52 +196,6 @@ def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
 def _line(name: str, row: Sequence[float]) -> str:
     finished, spent, missing, estimated, alternative = row
     return f"| {name} | {finished:.0f} | {spent:.1f} | {missing:.0f} | {estimated:.1f} | {alternative:.1f} |"
-
-
-SCORINGS: dict[str, Callable[[Any], Any]] = {
-    "best round": partial(selected, selection="federation", average="weighted"),
-    "best round, clients alike": partial(selected, selection="federation", average="macro"),
-    "each client's best round": partial(selected, selection="client", average="weighted"),
-    "each client's best round, clients alike": partial(selected, selection="client", average="macro"),
-    "last round": methodcaller("get", "last"),
-}
-HEAD = (
-    "",
-    "## Scored in other ways",
-    "",
-    "How many cells agree where the same rows and models are scored in the round that is best on the validation nodes of all clients, as "
-    "everywhere else on this page; in the round that is best on each client's own; or in the last one. Means over clients weight them by "
-    "their test nodes, or count them *alike*. Cells whose runs are older than a score are left out.",
-    "",
-    f"| paper | {' | '.join(SCORINGS)} |",
-    f"|---{'|---' * len(SCORINGS)}|",
-)
-
-
-def rescored(result: Mapping[str, Any], scoring: Callable[[Any], Any]) -> dict[str, Any] | None:
-    """Return a stored result with its test scores under another scoring; None if they are not stored."""
-    test = _by_model(result["test"], scoring)
-    metrics = {name: found for name, scores in result.get("metrics", {}).items() if (found := _by_model(scores, scoring)) is not None}
-    return None if test is None else {**result, "test": test, "metrics": metrics}
-
-
-def _by_model(scores: Mapping[str, Any], scoring: Callable[[Any], Any]) -> dict[str, Any] | None:
-    result = {model: scoring(each) for model, each in scores.items()}
-    return result if all(each and "per_seed" in each for each in result.values()) else None
-
-
-def compared(works: Sequence[Work]) -> list[str]:
-    """Return a section with the papers' agreement under each of :data:`SCORINGS`."""
-    return [*HEAD, *(f"| {work.paper.title} | {' | '.join(_agreeing(work, scoring) for scoring in SCORINGS.values())} |" for work in works)]
-
-
-def _agreeing(work: Work, scoring: Callable[[Any], Any]) -> str:
-    stored = {key: found for key, result in work.stored.items() if (found := rescored(result, scoring)) is not None}
-    tables = [table for table in work.tables if table.measure != "trips"]
-    found = settle_all(work.paper, tables, stored, work.published, work.settlements)
-    cells = [each for of_table in found.values() for each in of_table if each.finding != NOT_RUN]
-    near = sum(each.finding == AGREES for each in cells)
-    return f"{near} of {len(cells)} ({percent(near, len(cells))} %)" if cells else ""
 
 
 @dataclass(kw_only=True)

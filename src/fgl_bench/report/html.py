@@ -16,14 +16,13 @@ from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.protocol import read_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import board_rows
-from fgl_bench.papers import agreement, analysis
+from fgl_bench.papers import analysis
 from fgl_bench.papers.placement import OWN, PlacedRow, read_rows, stored_results
 from fgl_bench.papers.plan import Cell, Paper, Row, fill, load_paper, papers, plan
 from fgl_bench.papers.published import Printed, read_published
-from fgl_bench.papers.settlements import read_settlements
 from fgl_bench.report.method_facts import all_methods, of_run
 from fgl_bench.report.own_runs import own_runs
-from fgl_bench.report.shown import Source, paper_data, run_data
+from fgl_bench.report.shown import ABOUT_VERDICTS, Source, paper_data, run_data
 from fgl_bench.results.cells import NAME, compact, read_cells
 from fgl_bench.results.choose import check_keys, met_by
 from fgl_bench.results.frame import Result, complete_runs, folder_of, stored_cells
@@ -38,7 +37,7 @@ MOST_BYTES = 5_500_000  # of data; the page itself is small
 
 def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] = (), keys: set[str] | None = None) -> Source:
     """Collect the plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the published scores."""
-    folder, root = results / "cells" / paper.name, published.parent
+    folder = results / "cells" / paper.name
     tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
     cells, known = plan(tables), read_cells(folder)
     stored, files = fill(cells, known), {cell["config_hash"]: folder / NAME for cell in known}
@@ -46,11 +45,16 @@ def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] 
     for cell in cells:
         if cell.key not in stored and (run := by_overrides.get(cell.overrides)) is not None:
             stored[cell.key] = compact(run.summary, cell.command, run.folder)
-    settled = read_settlements(root / "settlements" / f"{paper.name}.yaml")
-    draws = fill(cells, read_cells(root / "draws" / paper.name))
-    return Source(
-        replace(paper, tables=tables), cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws
-    )
+    verdicts = [line for line in read_verdicts(published.parent / "tables" / "verdicts.csv") if line["paper"] == paper.name]
+    return Source(replace(paper, tables=tables), cells, stored, read_published(published / f"{paper.name}.csv"), verdicts, files)
+
+
+def read_verdicts(path: Path) -> list[dict[str, str]]:
+    """Read the verdicts on printed cells that ``make reproduce-tables`` wrote; empty without the file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
 def sources(
@@ -157,7 +161,7 @@ def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: 
         "runs": runs,
         "methods": [methods[name] for name in sorted(methods)],
         "about": plain(analysis.ABOUT),
-        "findings": plain(agreement.ABOUT),
+        "about_verdicts": ABOUT_VERDICTS,
         "leaderboard": read_board(leaderboard),
         "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
         "made": summary_of_runs(sources_shown),
@@ -228,13 +232,14 @@ def quantiles(most: int) -> list[float]:
 
 
 def read_board(path: Path | None) -> list[list[str]]:
-    """Read the rows of a leaderboard, headings first; empty without one. A folder of cells with the csv's name takes precedence.
+    """Read the rows of a leaderboard, headings first; empty without one. Cells in a folder with the csv's name take precedence.
 
     Raises:
         UserError: the csv cannot be read.
     """
     if path is not None and path.with_suffix("").is_dir():
-        return board_rows(whole_board(path.with_suffix(""), read_protocol()))
+        protocol = read_protocol()
+        return board_rows(whole_board(path.with_suffix("") / f"v{protocol.version}", protocol))
     if path is None or not path.is_file():
         return []
     try:

@@ -11,16 +11,23 @@ from typing import Any, cast
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers import analysis
-from fgl_bench.papers.agreement import HEADS, counts, settle_all
 from fgl_bench.papers.placement import OWN
 from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.settlements import NOT_RUN, Settlement
 from fgl_bench.papers.tables import entry_of, kinds_of, levels, printed, reading, texts
 from fgl_bench.results.console import amount
 from fgl_bench.results.frame import value_of
 from fgl_bench.results.render import percent
 from fgl_bench.results.scored import footnote, scored_models, shares
+
+VERDICTS = ("equivalent", "inconclusive", "different", "under-specified", "contradictory", "not run")  # of fgl_bench.papers.verdicts
+ABOUT_VERDICTS = (
+    "Each printed cell is compared with one row and one model of ours, named beforehand by a written rule (results/settlements/RULE.md). "
+    "equivalent: the 90 % interval of the difference lies within 1.5 points (trips: a fifth of the print). different: it lies outside, and "
+    "all settings of the method are known. under-specified: it lies outside, and a setting is not. inconclusive: neither. contradictory: "
+    "the print contradicts other cells of its paper. The error has the variances of our seeds, of the printed runs and between draws of "
+    "the masks."
+)
 
 
 @dataclass(frozen=True)
@@ -30,24 +37,22 @@ class Source:
     Attributes:
         cells: planned cells of all its tables.
         stored: results by cell.
-        settlements: rows of ours that published rows are compared with.
+        verdicts: lines of ``results/tables/verdicts.csv`` on the paper.
         files: by hash, folder of the run or file of its cell.
         downloads: contents of tables by key and extension, if made elsewhere.
         readings: explanations of tables, if written elsewhere.
         own: True for a folder's runs.
-        draws: runs with many draws of the masks.
     """
 
     paper: Paper
     cells: Sequence[Cell]
     stored: Stored
     published: Printed
-    settlements: Sequence[Settlement] = ()
+    verdicts: Sequence[Mapping[str, str]] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
     downloads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     readings: Mapping[str, str] = field(default_factory=dict)
     own: bool = False
-    draws: Stored = field(default_factory=dict)
 
     @cached_property
     def commands(self) -> Mapping[Key, str]:
@@ -66,22 +71,28 @@ def paper_data(source: Source) -> dict:
         "title": source.paper.title,
         "own": source.own,
         "tables": [table_data(source, table) for table in sorted(source.paper.tables, key=lambda table: (len(table.key), table.key))],
-        "settled": settled_data(source),
+        "verdicts": verdict_data(source.verdicts),
     }
 
 
-def settled_data(source: Source) -> dict:
-    """Return counts and list of the findings on published cells; empty if none was run."""
-    tables = settle_all(source.paper, source.paper.tables, source.stored, source.published, source.settlements, source.draws)
-    findings = [each for cells in tables.values() for each in cells]
-    number = counts(findings)
-    run = [each for each in findings if each.finding != NOT_RUN]
+def verdict_data(verdicts: Sequence[Mapping[str, str]]) -> dict:
+    """Return counts and list of the verdicts on published cells, by table; empty if none was run."""
+    run = [line for line in verdicts if line["verdict"] != "not run"]
     if not run:
         return {}
+    heads = ("table", "title", "model", "column", "printed_text", "ours", "low", "high", "verdict", "open")
     return {
-        "counts": number,
-        "cells": [[each.table, *(getattr(each, head) for head in HEADS)] for each in run],
+        "counts": {name: sum(line["verdict"] == name for line in verdicts) for name in VERDICTS},
+        "cells": [[_short(line[name]) for name in heads] for line in run],
     }
+
+
+def _short(text: str) -> str:
+    """Return a number with one decimal."""
+    try:
+        return f"{float(text):.1f}" if "." in text else text
+    except ValueError:
+        return text
 
 
 def table_data(source: Source, table: Table) -> dict:
@@ -92,7 +103,8 @@ def table_data(source: Source, table: Table) -> dict:
     theirs = [cell for cell in source.cells if cell.table == table.key and not cell.row.key.startswith(OWN)]
     hashes = {stored[cell.key]["config_hash"] for cell in theirs if cell.key in stored}
     models = [model for model in MODELS if model in kinds]
-    found = {model: analysis.analyze(source.paper, table, stored, source.published, model) for model in models}
+    statistics = {model: analysis.analyze(table, stored, source.published, model) for model in models}
+    verdicts = {(line["row"], line["column"], line["model"]): line["verdict"] for line in source.verdicts if line["table"] == table.key}
     position = f"table {table.key}" if table.key[0].isdigit() else table.key
     explanation = source.readings.get(table.key) or reading(table.measure).replace("*", "")
     return {
@@ -108,11 +120,11 @@ def table_data(source: Source, table: Table) -> dict:
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
         "rows": [{"key": row.key, "title": row.title, "algorithm": named_method(source, table, row)} for row in table.rows],
         "cells": {
-            f"{row.key}|{column.key}": cell_data(source, table, row, column, found, targets.get(column.key))
+            f"{row.key}|{column.key}": cell_data(source, table, row, column, verdicts, targets.get(column.key))
             for row in table.rows
             for column in table.columns
         },
-        "statistics": {model: statistics_data(part) for model, part in found.items()} if hashes else {},
+        "statistics": {model: statistics_data(part) for model, part in statistics.items()} if hashes else {},
         "downloads": source.downloads.get(table.key) or (downloads(source, table) if hashes else {}),
     }
 
@@ -140,10 +152,10 @@ def cell_data(
     table: Table,
     row: Row,
     column: Column,
-    found: Mapping[str, analysis.Statistics],
+    verdicts: Mapping[tuple[str, str, str], str],
     target: float | None,
 ) -> dict:
-    """Return the contents of one cell: our entries, the published one, verdicts and the run."""
+    """Return the contents of one cell: our entries, the published one, the verdict on the registered row and model, and the run."""
     key = (table.key, row.key, column.key)
     their, cell = look_up(source.published, table, row, column), source.stored.get(key)
     entry: dict = {
@@ -155,8 +167,7 @@ def cell_data(
         return entry
     for kind in kinds_of(table):
         ours = entry_of(table, cell, kind, target)
-        verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
-        entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
+        entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdicts.get((row.key, column.key, kind))}
     return {**entry, "run": cell["config_hash"]}
 
 
@@ -165,7 +176,7 @@ def run_data(cell: Mapping) -> dict:
     code = cell.get("code") or {}
     per_client = value_of(cell.get("config"), "split.test") != "server"  # with one test set for all clients
     even = {
-        model: found for model in MODELS if per_client and (found := cell["test"][model].get("fairness")) and found["worst"] is not None
+        model: scores for model in MODELS if per_client and (scores := cell["test"][model].get("fairness")) and scores["worst"] is not None
     }
     facts = [
         ("seeds", ", ".join(map(str, cell["seeds"]))),
@@ -200,10 +211,9 @@ def run_data(cell: Mapping) -> dict:
     return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **stored}
 
 
-def statistics_data(found: analysis.Statistics) -> dict:
-    """Return statistics for JSON, with null for NaN (a test on one seed has no p-value); verdicts by ``row|column``."""
-    verdicts = {"|".join(key): verdict for key, verdict in found.verdicts.items()}
-    return cast(dict, _without_nan({**asdict(found), "verdicts": verdicts, "counts": found.counts}))
+def statistics_data(statistics: analysis.Statistics) -> dict:
+    """Return statistics for JSON, with null for NaN (a test on one seed has no p-value)."""
+    return cast(dict, _without_nan(asdict(statistics)))
 
 
 def _without_nan(value: Any) -> Any:

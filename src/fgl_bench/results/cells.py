@@ -24,13 +24,13 @@ from fgl_bench.utils.files import write_bytes, write_whole
 NAME, CURVES = "cells.csv", "curves.json.gz"
 PICTURES = ("curve", "records", "matrices", "label_counts", "partition_hash")
 WHOLE = ("places", "code", "data", "diverged")  # mappings and lists stored in one column
-Place = tuple[str, str, str, tuple[str, ...]]
+CellPosition = tuple[str, str, str, tuple[str, ...]]
 """Table, key of the row, key of the column, overrides of the command."""
 ABSENT = object()
 _warned: set[str] = set()  # warnings of this process
 
 
-def compact(summary: Mapping, command: str, run: Path | None = None, places: Sequence[Place] = ()) -> dict[str, Any]:
+def compact(summary: Mapping, command: str, run: Path | None = None, places: Sequence[CellPosition] = ()) -> dict[str, Any]:
     """``summary.json`` with fairness statistics instead of client scores, the run's command and its places.
 
     Args:

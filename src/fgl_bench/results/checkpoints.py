@@ -47,8 +47,8 @@ def of_worker(folder: Path, rank: int, size: int) -> Path:
 
 def team_sizes(folder: Path) -> list[int]:
     """The numbers of workers that have written checkpoints of a program."""
-    teams = {int(path.name.rpartition("-")[2]) for path in folder.glob("worker-*-of-[1-9]*") if found(path)}
-    return sorted(teams | ({1} if found(folder) else set()))
+    teams = {int(path.name.rpartition("-")[2]) for path in folder.glob("worker-*-of-[1-9]*") if checkpoints(path)}
+    return sorted(teams | ({1} if checkpoints(folder) else set()))
 
 
 def discard(folder: Path) -> None:
@@ -58,7 +58,7 @@ def discard(folder: Path) -> None:
 
 @functools.cache
 def code() -> dict[str, str]:
-    """What decides the numbers besides the configuration: the package's source and the versions of others."""
+    """Return what determines a run's numbers apart from its configuration: a digest of the package's source, and library versions."""
     root, digest = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
@@ -95,11 +95,11 @@ def remove(folder: Path, done: int) -> None:
 
 def thin(folder: Path, done: int) -> None:
     """Keep a program's checkpoint after ``done`` and one more: the last before it, else a later one, which could not be resumed."""
-    for old in sorted(found(folder), key=lambda path: int(path.name) > done)[KEPT:]:
+    for old in sorted(checkpoints(folder), key=lambda path: int(path.name) > done)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def found(folder: Path) -> list[Path]:
+def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a program, the one after most rounds or trips first."""
     return sorted((path for path in folder.glob("[0-9]*") if path.name.isdecimal() and path.is_dir()), key=lambda path: -int(path.name))
 

@@ -16,6 +16,7 @@ from fgl_bench.results.question import ANY, Question, as_text, is_number, matche
 Values = tuple[str, ...]
 GROUPS = {
     "algorithm": "algorithm",
+    "task": "task",
     "dataset": "dataset",
     "split": "split",
     "model": "model",
@@ -24,7 +25,7 @@ GROUPS = {
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
-BEFORE = {"optimizer": "adam"}
+BEFORE = {"optimizer": "adam", "task": "node"}
 """Default choice of a group in summaries older than its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that determine each other."""
@@ -76,6 +77,7 @@ def choose(runs: Sequence[Result], question: Question) -> Chosen:
     left = met_by(runs, question.where)
     current = latest(left)
     cells: dict[tuple[Values, Values], Result] = {}
+    refuse_tasks(current)
     for run in current:
         cell = (values(run, question.rows), values(run, question.cols))
         if cell in cells:
@@ -135,6 +137,13 @@ def latest(runs: Sequence[Result]) -> list[Result]:
         if what not in newest or newest[what].summary["finished"] <= run.summary["finished"]:
             newest[what] = run
     return [run for run in runs if any(run is newest_run for newest_run in newest.values())]
+
+
+def refuse_tasks(runs: Sequence[Result]) -> None:
+    """Raise :class:`Unlike` for runs of several tasks: their scores are not of the same things."""
+    tasks = sorted({str(value(run, "task")) for run in runs})
+    if len(tasks) > 1:
+        raise Unlike(f"these {len(runs)} runs are of task={', '.join(tasks)}; a table has one task: write where=task={tasks[0]}", ["task"])
 
 
 def refuse_two(one: Result, other: Result, question: Question, position: tuple[Values, Values]) -> None:

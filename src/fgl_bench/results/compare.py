@@ -81,7 +81,7 @@ def score(run: Result, metric: str | None, model: str) -> Score:
         return of(summary, summary["metrics"][metric][model]["per_seed"])
     targets = summary["client_trips"]["to_target"]
     if metric.startswith(TRIPS) and is_share(goal := metric.removeprefix(TRIPS)):
-        by_model = next((found for target, found in targets.items() if float(target) == float(goal)), None)
+        by_model = next((count for target, count in targets.items() if float(target) == float(goal)), None)
         if by_model is None and (run.folder / "history.csv").is_file():
             by_model = trips_to(run, float(goal))
         if by_model is not None:
@@ -121,8 +121,8 @@ def heading(metrics: Sequence[str], metric: str | None) -> str:
     return f"test {own} in % at the last point" if metric == "last" else f"test {name} in %"
 
 
-Place = tuple[Values, Values]
-NAMED = ("algorithm", "dataset", "split", "model", "scenario", "sparsity", "metric", "optimizer")
+Position = tuple[Values, Values]
+NAMED = ("algorithm", "task", "dataset", "split", "model", "scenario", "sparsity", "metric", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class Block:
     """
 
     model: str
-    scores: Mapping[Place, Score]
-    tests: Mapping[Place, Standing]
+    scores: Mapping[Position, Score]
+    tests: Mapping[Position, Standing]
     ranks: Ranks | None
     ranked: tuple[Values, ...] = ()
 
@@ -186,7 +186,7 @@ class Compared:
         return tuple(block(self.chosen, model) for model in self.question.model_of)
 
     @cached_property
-    def missing(self) -> tuple[Place, ...]:
+    def missing(self) -> tuple[Position, ...]:
         """Combinations without a run."""
         return tuple((row, column) for row in self.chosen.rows for column in self.chosen.columns if (row, column) not in self.chosen.runs)
 
@@ -199,7 +199,7 @@ class Compared:
 def block(chosen: Chosen, model: str) -> Block:
     """Compute scores, tests and ranks of one kind of model."""
     scores = {position: score(run, chosen.question.metric, model) for position, run in chosen.runs.items()}
-    tests: dict[Place, Standing] = {}
+    tests: dict[Position, Standing] = {}
     for column in chosen.columns:
         competing = {
             row: known for row in chosen.rows if (known := scores.get((row, column))) and known.mean is not None and known.complete

@@ -47,17 +47,17 @@ def flaw(content: object, name: str) -> str | None:
     try:
         validator(name)(content)
     except JsonSchemaValueException as error:
-        place, shape = str(error.name).removeprefix("data").removeprefix(".") or "it", error.definition
+        field, shape = str(error.name).removeprefix("data").removeprefix(".") or "it", error.definition
         if error.rule == "required":
             absent = next(key for key in shape["required"] if key not in error.value)
-            return f"{absent if place == 'it' else f'{place}.{absent}'} is missing"
+            return f"{absent if field == 'it' else f'{field}.{absent}'} is missing"
         if error.rule == "propertyNames":
-            return f"{place} has a key that is not {shape['propertyNames'].get('title', 'a text without control characters')}"
+            return f"{field} has a key that is not {shape['propertyNames'].get('title', 'a text without control characters')}"
         if error.rule in FAULTS:
-            return f"{place} {FAULTS[error.rule]}"
+            return f"{field} {FAULTS[error.rule]}"
         text = repr(error.value)
         kind = shape.get("title") or ("a list" if "array" in shape["type"] else "a mapping")
-        return f"{place} is {text if len(text) <= 40 else f'{text[:37]}...'}, not {kind}"
+        return f"{field} is {text if len(text) <= 40 else f'{text[:37]}...'}, not {kind}"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
 import json
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_bench.config.identity import CORRECTED, canonical_names, corrections
+from fgl_bench.config.identity import BEFORE, CORRECTED, canonical_names, corrections
 from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.results.scored import score_trained
@@ -52,7 +53,7 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
     known = masked_config({key: value for key, value in config.items() if key not in PRESENTATION})  # stored unencrypted
     named = {key: canonical_names(value) for key, value in known.items()}
     named |= {key: value for key, value in AFTERWARDS.items() if key in named}
-    chosen = {key: value for key, value in named.items() if value != {}}
+    chosen = {key: value for key, value in named.items() if value not in ({}, BEFORE.get(key))}
     content = {"code": code_sums(chosen) | corrections(chosen), "data": dict(data or {})}
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
@@ -165,8 +166,6 @@ def write_run(
     Raises:
         UserError: the results directory cannot be written.
     """
-    import pandas as pd
-
     with ExitStack() as stack:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +176,8 @@ def write_run(
         run = temporary / "new"
         run.mkdir()
         (run / "config.yaml").write_text(config, encoding="utf-8")
-        pd.DataFrame(rows).to_csv(run / "history.csv", index=False)
+        with (run / "history.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([list(rows[0]), *(row.values() for row in rows)])
         for name, named in (("mixing.npz", arrays), ("final_state.npz", final_state)):
             if named:
                 np.savez_compressed(run / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle

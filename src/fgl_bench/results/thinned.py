@@ -68,13 +68,13 @@ def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
         scored &= by_seed["test_trained"].notna().all(axis=1)
     if not scored.any():
         return {}
-    places = np.flatnonzero(scored)[thinned(int(scored.sum()), most)]
-    result: dict[str, list] = {"trips": scored.index[places].tolist()}
+    rows = np.flatnonzero(scored)[thinned(int(scored.sum()), most)]
+    result: dict[str, list] = {"trips": scored.index[rows].tolist()}
     for name in (*SCORES, *SPENT):
         each = by_seed.get(f"test_{name}" if name in SCORES else name)
-        if each is None or each.iloc[places].isna().any(axis=None):
+        if each is None or each.iloc[rows].isna().any(axis=None):
             continue
-        mean, half = band(each.iloc[places].to_numpy().T)
+        mean, half = band(each.iloc[rows].to_numpy().T)
         result[name] = mean.round(4).tolist()
         if name in SCORES and seeds > 1:
             result[f"{name}_half"] = half.round(4).tolist()

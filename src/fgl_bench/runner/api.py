@@ -25,6 +25,7 @@ from fgl_bench.results.frame import Result
 from fgl_bench.runner.one import run_one
 from fgl_bench.runner.workers import within_python
 from fgl_bench.scenarios.hooks import supported
+from fgl_bench.tasks.base import Task
 from fgl_bench.utils.sources import files_of
 
 
@@ -32,6 +33,7 @@ def run(
     algorithm: str | Algorithm | None = None,
     dataset: str | Dataset | Mapping[str, Any] | Any | None = None,
     *,
+    task: str | Task | None = None,
     split: str | Split | None = None,
     model: str | Backbone | None = None,
     optimizer: str | Optimizer | None = None,
@@ -85,7 +87,7 @@ def run(
         >>> run("fedavg", clique, dataset__name="clique", **small).scores()["dataset"][0]
         'clique'
     """
-    choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
+    choices = {"algorithm": algorithm, "task": task, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
     own_graph = None
     if dataset is not None and not isinstance(dataset, str) and not dataclasses.is_dataclass(dataset):
@@ -109,11 +111,11 @@ def run(
         overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
     try:
         with within_python(), as_command(overrides, [Path(config_dir)] if config_dir is not None else [], objects) as cfg:
-            said = place(cfg, objects)
+            options = place(cfg, objects)
             if own_graph is not None:
                 cfg.dataset.path = keep(own_graph, cfg.cache_dir)
-                said.append(f"dataset.path={shown(cfg.dataset.path)}")
-            COMMAND.get().overrides.task.extend(said)
+                options.append(f"dataset.path={shown(cfg.dataset.path)}")
+            COMMAND.get().overrides.task.extend(options)
             finished = run_one(cfg)
     except UserError:
         raise
@@ -130,17 +132,17 @@ def place(cfg: DictConfig, objects: Mapping[str, Any]) -> list[str]:
 
     A class that no file defines (in a notebook, at the prompt) may have changed since its run, so that run is made again, from the start.
     """
-    said: list[str] = []
+    options: list[str] = []
     if objects:
         OmegaConf.set_struct(cfg, False)
     for group, value in objects.items():
         node, base = node_of(group, value), cfg[group]
-        said += [f"~{group}.{key}" for key in base if key not in node]
-        said += [f"{'' if key in base else '+'}{group}.{key}={plain(each)}" for key, each in node.items() if base.get(key, ...) != each]
+        options += [f"~{group}.{key}" for key in base if key not in node]
+        options += [f"{'' if key in base else '+'}{group}.{key}={plain(each)}" for key, each in node.items() if base.get(key, ...) != each]
         cfg[group] = node
         if not files_of(type(value).__module__):
             cfg.overwrite, cfg.checkpoint_minutes = True, None
-    return said
+    return options
 
 
 def node_of(key: str, value: Any) -> Any:

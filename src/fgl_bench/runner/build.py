@@ -10,15 +10,15 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, replays_steps
 from fgl_bench.config.settings import Settings
-from fgl_bench.data.federation import Federation, Served
+from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import LabeledNodes, reducible
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.shard import ALONE, Shard
-from fgl_bench.engine.training import ServedTrainer, Trainer
+from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.metrics import scores, scoring
+from fgl_bench.evaluation.metrics import OF_TWO_CLASSES, scores, scoring
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
@@ -64,10 +64,11 @@ def simulation(
     if settings.batch_nodes is not None and model.needs_neighbors:  # the method's wrapper around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
+    layout.personal = model.ends(layout) if federations[0].personal_ends else ()
     nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
     sizes = {"train": batch.num_train, "nodes": nodes, "uniform": [1] * len(held)}[settings.agg_weight]
     weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
-    server = stacked([f.server for f in federations if isinstance(f, Served)]) if isinstance(federations[0], Served) else None
+    server = stacked(servers) if (servers := [f.server for f in federations if isinstance(f, ServerFederation)]) else None
     setting = Setting(
         seeds=seeds,
         num_clients=clients,
@@ -90,7 +91,7 @@ def simulation(
     initial = algorithm.initialize(initial_models(model, layout, seeds, batch.size // len(seeds), dtype).to(device))
     check_shape("initialize()", initial, {"B": batch.size, "P": layout.size}, "B P")
     members = len(federations[0].scored)
-    trainer = (Trainer if server is None else partial(ServedTrainer, server, weights, members))(
+    trainer = (Trainer if server is None else partial(ServerTrainer, server, weights, members))(
         algorithm,
         model,
         layout,
@@ -122,7 +123,7 @@ def simulation(
         stands_for=participants(settings.participation, members) if pooled else 1,
         metrics=len(reported(settings, federations[0])),
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
-        score_trained=federations[0].score_trained if isinstance(federations[0], Served) else None,
+        score_trained=federations[0].score_trained if isinstance(federations[0], ServerFederation) else None,
     )
 
 
@@ -137,15 +138,16 @@ def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int
 
 def reported(settings: Settings, federation: Federation) -> list[str]:
     """The dataset's metric, which models are selected by, those of ``metrics``, and the loss of a server's model on its nodes."""
-    served = ["loss"] if isinstance(federation, Served) else []
-    return list(dict.fromkeys([federation.metric, *settings.metrics, *served]))
+    loss = ["loss"] if isinstance(federation, ServerFederation) else []
+    return list(dict.fromkeys([federation.metric, *settings.metrics, *loss]))
 
 
 def check_scores(settings: Settings, federation: Federation) -> None:
-    """Raise UserError for the area under one curve on a dataset that does not have two classes."""
-    key = "dataset.metric" if federation.metric == "auc" else "metrics"
-    if "auc" in reported(settings, federation) and federation.num_classes != 2:
-        raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
+    """Raise UserError for a ranking of two classes on a dataset that does not have two classes."""
+    found = [name for name in reported(settings, federation) if name in OF_TWO_CLASSES]
+    if found and federation.num_classes != 2:
+        key = "dataset.metric" if found[0] == federation.metric else "metrics"
+        raise UserError(f"{key}: {found[0]} is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
 def check_labels(algorithm: Algorithm, federation: Federation) -> None:

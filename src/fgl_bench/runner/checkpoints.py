@@ -86,7 +86,7 @@ class Checkpoints:
         Unless ``quiet``, says why others are not used.
         """
         part, size = store.of_worker(folder, self.world.rank, self.world.size), self.world.size
-        names = self.world.gather([path.name for path in store.found(part)])
+        names = self.world.gather([path.name for path in store.checkpoints(part)])
         whole = [name for name in names[0] if all(name in each for each in names)]
         others = [] if any(names) else self.world.first(lambda: store.team_sizes(folder))
         if others and not quiet:
@@ -204,7 +204,7 @@ class CheckpointCallback(StepCallback):
         written = asked > 0 and not self.off and self.written(state)
         if asked > 1:
             stopped = Stopped(asked - 1)
-            stopped.kept = f"a checkpoint after {self.unit} {done} of {self.end}" if written else ""
+            stopped.saved = f"a checkpoint after {self.unit} {done} of {self.end}" if written else ""
             raise stopped
 
     def written(self, state: ScenarioState) -> bool:
@@ -225,7 +225,7 @@ class CheckpointCallback(StepCallback):
         finally:
             self.last = time.monotonic()
             self.due = self.last + self.run.interval
-        faults, fulls = (list(filter(None, told)) for told in zip(*self.world.gather((fault, full)), strict=True))
+        faults, fulls = (list(filter(None, texts)) for texts in zip(*self.world.gather((fault, full)), strict=True))
         if faults and not self.sim_state.own:
             raise UserError(f"{faults[0]}; use checkpoint_minutes=null")
         if faults:

@@ -12,7 +12,7 @@ import torch
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import Outcome
-from fgl_bench.runner.workers import together
+from fgl_bench.runner.workers import run_group
 from fgl_bench.utils.processes import JOB
 from fgl_bench.utils.world import local_rank
 
@@ -33,7 +33,7 @@ def pick_devices(name: str) -> list[torch.device]:
     return [torch.device("cuda", number) for number in numbers]
 
 
-def over(
+def run_on(
     devices: Sequence[torch.device],
     federations: Sequence[Federation],
     simulate: Callable[[Sequence[Federation], torch.device], Outcome],
@@ -56,7 +56,7 @@ def over(
             return simulate([federations[seed] for seed in part], device)
 
     jobs = [partial(on, device, part) for device, part in zip(devices, parts, strict=False)]
-    return joined(together(jobs, torch.get_num_threads(), cancel))
+    return joined(run_group(jobs, torch.get_num_threads(), cancel))
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fgl_bench.data.federation import Federation, Served
+from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.replay import WARM_UP
@@ -70,8 +70,8 @@ def available_bytes(device: torch.device) -> int:
         torch.cuda.empty_cache()  # memory left by an earlier run of this process is free
         free, _ = torch.cuda.mem_get_info(device)
         # Memory freed by earlier runs of this process is available: torch caches it, and the driver counts it as used.
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return (free + kept) * 4 // 5
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return (free + cached) * 4 // 5
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
@@ -108,7 +108,7 @@ def chunks(spec: RunSpec, federations: Sequence[Federation], device: torch.devic
     else:
         need = Need(clients, most, 0)
     layout, widest = trained.layout(first.num_features, first.num_classes), trained.widest(first.num_features, first.num_classes)
-    return need, plan(federations, layout, widest, need, device, bytes_, each, together(model, federations))
+    return need, plan(federations, layout, widest, need, device, bytes_, each, replicas_at_once(model, federations))
 
 
 def ceiling(spec: RunSpec, federations: Sequence[Federation], network: Backbone) -> int:
@@ -116,7 +116,7 @@ def ceiling(spec: RunSpec, federations: Sequence[Federation], network: Backbone)
     first, nodes = federations[0], largest_client(federations)
     layout = network.layout(first.num_features, first.num_classes)
     columns = first.num_features + network.widest(first.num_features, first.num_classes)
-    server = max((f.server.num_nodes for f in federations if isinstance(f, Served)), default=0)
+    server = max((f.server.num_nodes for f in federations if isinstance(f, ServerFederation)), default=0)
     scalars = first.num_clients * (layout.size + nodes * (columns + nodes)) + server * columns
     return FLOOR + CEILING * DTYPES[spec.settings.dtype].itemsize * scalars
 
@@ -233,18 +233,18 @@ def plan(
     device: torch.device,
     budget: int,
     seeds_per_chunk: int | None,
-    together: int = 1,
+    replicas_at_once: int = 1,
 ) -> Plan:
     """Seeds first, then clients, until a program fits ``budget`` bytes; the numbers of a run do not depend on it, except for rounding.
 
-    On a CPU every seed is a program of its own, unless ``together`` is larger: five in one fall out of the cache and are
+    On a CPU every seed is a program of its own, unless ``replicas_at_once`` is larger: five in one fall out of the cache and are
     slower per seed. The threads of a program depend on sizes alone, not on measurements, since sums of several threads round differently.
 
     Args:
         widest: columns of the widest result of an operation, ``Backbone.widest``.
         together: most seeds in a program on a CPU.
     """
-    most = min(together, len(federations)) if device.type == "cpu" else len(federations)
+    most = min(replicas_at_once, len(federations)) if device.type == "cpu" else len(federations)
     fitting = (count for count in range(most, 1, -1) if need.program(count) <= budget)
     seeds = min(seeds_per_chunk or next(fitting, 1), len(federations))
     elements = seeds * need.clients * max(layout.size, largest_client(federations) * widest)
@@ -258,7 +258,7 @@ def plan(
     return Plan(seeds, max(1, min(most, (budget - need.program(seeds, 0)) // need.step)), 1, threads)
 
 
-def together(model: Backbone, federations: Sequence[Federation]) -> int:
+def replicas_at_once(model: Backbone, federations: Sequence[Federation]) -> int:
     """Seeds for one program on a CPU: a thread's share of them, where they read the same matrices most of the time; else one."""
     first, *others = federations
     sizes = largest_client(federations), first.num_features, first.num_classes

@@ -26,7 +26,7 @@ from fgl_bench.utils.world import World, enter, launched, world
 if TYPE_CHECKING:
     from fgl_bench.runner.run_store import Finished
 
-NATURAL = "fgl_bench.data.splits.natural.Natural"
+NATURAL = ("fgl_bench.data.splits.natural.Natural", "fgl_bench.data.splits.natural.Domains")
 
 
 def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
@@ -47,24 +47,24 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
 
     workers, names = join(), checked_names(cfg)
     store = early_store(cfg, names)
-    made = None if store is None or cfg.overwrite else workers.first(store.finished)
-    if made is None:
+    finished = None if store is None or cfg.overwrite else workers.first(store.finished)
+    if finished is None:
         with workers.in_turn():  # worker 0 reports errors that all workers share
             spec = validate(cfg)
         from fgl_bench.runner.run import run
 
         try:
-            made = run(spec, store, watch, title)
+            finished = run(spec, store, watch, title)
         except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
             where = raised_by_user(error)
             if where is None:
                 raise
             raise UserError(where) from error
-    if made.again:
-        made = workers.first(partial(with_targets, made, cfg.targets))
+    if finished.again:
+        finished = workers.first(partial(with_targets, finished, cfg.targets))
         if not workers.rank:
-            tracking.publish(tracker, made.folder)
-    return made
+            tracking.publish(tracker, finished.folder)
+    return finished
 
 
 def join() -> World:
@@ -123,7 +123,9 @@ def take_owners(cfg: DictConfig) -> None:
     """Set ``num_clients``, unless it was given, to what the split states for the graph (:meth:`fgl_bench.Split.clients`)."""
     target = OmegaConf.select(cfg, "split._target_")
     given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
-    if given or (isinstance(target, str) and target.startswith("fgl_bench.") and target != NATURAL):  # which state none, and import torch
+    if given or (
+        isinstance(target, str) and target.startswith("fgl_bench.") and target not in NATURAL
+    ):  # which state none, and import torch
         return
     from fgl_bench.data.splits.base import Split
 

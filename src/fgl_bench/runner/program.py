@@ -22,9 +22,9 @@ from fgl_bench.results.callbacks import Callbacks, Send
 from fgl_bench.runner.build import simulation
 from fgl_bench.runner.checkpoints import CheckpointCallback, Checkpoints
 from fgl_bench.runner.devices import joined
-from fgl_bench.runner.kept_models import KeptModels
 from fgl_bench.runner.memory import Plan, chunks, network, out_of_memory
 from fgl_bench.runner.reporter import Counts, Reporter, history, node_counts
+from fgl_bench.runner.selected_models import SelectedModels
 from fgl_bench.runner.share import own_part
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.runner.workers import side_by_side
@@ -117,9 +117,9 @@ class Program:
         """Train with this number of ``replicas`` at once."""
         spec, keep = self.spec, self.spec.settings.keep_models
         counts = [Counts.of(spec.settings, federation) for federation in self.federations]
-        kept = KeptModels(spec.settings.selection if keep == "best" else None, counts, self.weights)
+        saved = SelectedModels(spec.settings.selection if keep == "best" else None, counts, self.weights)
         callbacks: list[StepCallback] = [Reporter(self.callbacks, send, counts, self.weights)]
-        callbacks += [kept] if keep != "none" else []
+        callbacks += [saved] if keep != "none" else []
         with ExitStack() as stack:
             if self.checkpoints is None:
                 sim = self.simulation(replicas)
@@ -130,7 +130,7 @@ class Program:
             sim.callbacks = callbacks
             stack.callback(setattr, sim, "callbacks", ())  # a checkpoint's refers to the simulation
             spec.scenario.run(sim)
-            return outcome_of(sim, counts, {} if keep == "none" else kept.parameters(sim))
+            return outcome_of(sim, counts, {} if keep == "none" else saved.parameters(sim))
 
     def simulation(self, replicas: int | None) -> Simulation:
         """A simulation that has not run yet."""

@@ -22,11 +22,11 @@ from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.results.tracking import TrackerCallback
 from fgl_bench.runner.build import check_scores
 from fgl_bench.runner.checkpoints import Checkpoints
-from fgl_bench.runner.devices import joined, over, pick_devices
+from fgl_bench.runner.devices import joined, pick_devices, run_on
 from fgl_bench.runner.memory import available_bytes
 from fgl_bench.runner.program import simulate
 from fgl_bench.runner.run_store import Finished, RunStore
-from fgl_bench.runner.share import Share, kept, share_of
+from fgl_bench.runner.share import Share, narrowed, share_of
 from fgl_bench.runner.spec import RunSpec, resolve
 from fgl_bench.runner.summary import Facts, summarize
 from fgl_bench.utils.masking import masked_config
@@ -62,7 +62,7 @@ def run(spec: RunSpec, store: RunStore | None = None, watch: Watch | None = None
     check_scores(settings, federations[0])
     facts = Facts.of(settings, federations)
     say(untrained(spec, facts))
-    federations = [kept(federation, share.shard) for federation in federations]
+    federations = [narrowed(federation, share.shard) for federation in federations]
     prepared = time.perf_counter()
 
     checkpoints = checkpoints_of(spec, store, share)
@@ -72,7 +72,7 @@ def run(spec: RunSpec, store: RunStore | None = None, watch: Watch | None = None
     ):
         with suited(spec.names["algorithm"], spec.algorithm.pairing, spec.overrides):
             train = partial(simulate, spec, callbacks=callbacks, shard=share.shard, checkpoints=checkpoints)
-            outcome = over(devices, federations, train, callbacks.cancel)
+            outcome = run_on(devices, federations, train, callbacks.cancel)
         trained = time.perf_counter()
         before = checkpoints.earlier if checkpoints else 0.0  # training before an interruption counts
         seconds = {"prepare": prepared - begin, "train": before + trained - prepared, "total": before + trained - begin}
@@ -143,6 +143,7 @@ def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federatio
         data_dir=settings.data_dir,
         cache_dir=settings.cache_dir,
         out_of_core=on_disk,
+        labeling=spec.task,
     )
 
 

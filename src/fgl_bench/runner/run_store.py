@@ -66,8 +66,8 @@ class RunStore:
         """
         data = fingerprint(dataset, config["data_dir"], config["cache_dir"])
         what = identity(config, *budget, data)
-        place = names["dataset"], names["split"], config["num_clients"], names["scenario"], names["algorithm"]
-        folder = run_folder(Path(config["results_dir"]), *place, config_hash(what))
+        levels = names["dataset"], names["split"], config["num_clients"], names["scenario"], names["algorithm"]
+        folder = run_folder(Path(config["results_dir"]), *levels, config_hash(what))
         return cls(config, data, what, folder, requested_selection(config["keep_models"], config["selection"]))
 
     @property
@@ -153,13 +153,13 @@ def early_store(cfg: DictConfig, names: Mapping[str, str]) -> RunStore | None:
         return None
 
 
-def with_targets(found: Finished, targets: Sequence[float]) -> Finished:
+def with_targets(finished: Finished, targets: Sequence[float]) -> Finished:
     """A complete run with the trips to these validation scores; those that its summary lacks are computed from its history and added."""
-    known, wanted = found.summary["client_trips"]["to_target"], {f"{target:g}": target for target in targets}
-    new = {name: trips_to(Result(found.folder, found.summary), target) for name, target in wanted.items() if name not in known}
+    known, wanted = finished.summary["client_trips"]["to_target"], {f"{target:g}": target for target in targets}
+    new = {name: trips_to(Result(finished.folder, finished.summary), target) for name, target in wanted.items() if name not in known}
     known |= new
     if new:
         with suppress(OSError):  # a folder that cannot be written: they are computed again
-            write_whole(found.folder / "summary.json", json.dumps(found.summary, indent=2, allow_nan=False) + "\n")
-    trips = {**found.summary["client_trips"], "to_target": {name: known[name] for name in wanted}}
-    return found._replace(summary={**found.summary, "client_trips": trips})
+            write_whole(finished.folder / "summary.json", json.dumps(finished.summary, indent=2, allow_nan=False) + "\n")
+    trips = {**finished.summary["client_trips"], "to_target": {name: known[name] for name in wanted}}
+    return finished._replace(summary={**finished.summary, "client_trips": trips})

@@ -71,14 +71,14 @@ def check(spec: RunSpec, size: int, team: int) -> None:
         raise UserError(f"num_clients={settings.num_clients}: {team} workers would share the clients of a seed; start fewer")
 
 
-def kept(federation: Federation, shard: Shard) -> Federation:
+def narrowed(federation: Federation, shard: Shard) -> Federation:
     """``federation`` without the features and edges of other workers' clients; labels and masks stay, for sizes and scores."""
     if shard.alone:
         return federation
 
     def part(clients: Sequence[ClientGraph]) -> tuple[ClientGraph, ...]:
         own = set(range(len(clients))[shard.own])
-        return tuple(_apart(client) if i in own else _bare(client) for i, client in enumerate(clients))
+        return tuple(_narrowed_client(client) if i in own else _bare(client) for i, client in enumerate(clients))
 
     return _with(federation, part)
 
@@ -102,7 +102,7 @@ def _bare(client: ClientGraph) -> ClientGraph:
     return replace(client, features=features, edges=np.empty((2, 0), dtype=np.int64))
 
 
-def _apart(client: ClientGraph) -> ClientGraph:
+def _narrowed_client(client: ClientGraph) -> ClientGraph:
     """With features in memory of their own: a view would keep those of all clients alive."""
     features = client.features
     if sp.issparse(features) or isinstance(features, np.memmap):

@@ -16,11 +16,13 @@ from fgl_bench.config.settings import Settings, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
+from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.schedule import Stragglers
+from fgl_bench.tasks.base import Task
 
-NAMED = ("dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity")
+NAMED = ("task", "dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class RunSpec:
     Attributes:
         settings: the top-level keys.
         rounds, trips: the budget of every seed, resolved.
+        model: the network that predicts the labels of the task.
         algorithm: as configured; it is never prepared, see :meth:`fresh_algorithm`.
         names: the name of each group's choice in results.
         overrides: the user's overrides, as arguments of the command line.
@@ -39,6 +42,7 @@ class RunSpec:
     settings: Settings
     rounds: int
     trips: int
+    task: Task
     dataset: Dataset
     split: Split
     model: Backbone
@@ -69,13 +73,15 @@ def resolve(cfg: DictConfig) -> RunSpec:
     """
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
     rounds, trips = resolve_budget(cfg)
+    task = build_group(cfg, "task")
     return RunSpec(
         settings=Settings(**{field.name: config[field.name] for field in fields(Settings)}),
         rounds=rounds,
         trips=trips,
+        task=task,
         dataset=build_group(cfg, "dataset"),
         split=build_group(cfg, "split"),
-        model=build_group(cfg, "model"),
+        model=network(task, build_group(cfg, "model")),
         algorithm=build_group(cfg, "algorithm"),
         optimizer=build_group(cfg, "optimizer"),
         scenario=build_group(cfg, "scenario"),
@@ -85,3 +91,11 @@ def resolve(cfg: DictConfig) -> RunSpec:
         overrides=tuple(overrides_of(cfg)),
         config=config,
     )
+
+
+def network(task: Task, model: Backbone) -> Backbone:
+    """The task's network; raises UserError for a backbone that cannot do without its own head."""
+    try:
+        return task.network(model)
+    except ValueError as error:
+        raise UserError(f"model: task={task.name} has a head of its own, so that model.head=conv: {error}") from error

@@ -113,11 +113,11 @@ class InTurn(ABC):
             for pair in [pair for pair in self.running if not self.stopping and pair[1].poll() is not None]:
                 self.running.remove(pair)
                 self._end(*pair, display)
-            made = total - len(self.waiting) - len(self.running)
-            if made != before:  # estimates of a long plan take longer than the pause, and nothing but ended work changes them
+            ended = total - len(self.waiting) - len(self.running)
+            if ended != before:  # estimates of a long plan take longer than the pause, and nothing but ended work changes them
                 unfinished = [*self.waiting, *(work for work, _ in self.running)]
-                before, left, since = made, sum(self.cost(work) or 0 for work in unfinished) / self.jobs, time.monotonic()
-            display.show(made, [self.name(work) for work, _ in self.running], max(0.0, left - (time.monotonic() - since)))
+                before, left, since = ended, sum(self.cost(work) or 0 for work in unfinished) / self.jobs, time.monotonic()
+            display.show(ended, [self.name(work) for work, _ in self.running], max(0.0, left - (time.monotonic() - since)))
             if self.running:
                 time.sleep(self.pause)
 

@@ -82,6 +82,7 @@ def summarize(
     return {
         "schema_version": SCHEMA_VERSION,
         "algorithm": names["algorithm"],
+        "task": names["task"],
         "dataset": names["dataset"],
         "split": names["split"],
         "num_clients": settings.num_clients,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from fgl_bench.config.groups import ROLES, check_role, label
-from fgl_bench.config.pairing import suited
+from fgl_bench.config.pairing import paired, suited
 from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
 from fgl_bench.config.values import check_keys, check_name, check_values
 from fgl_bench.errors import UserError, one_of, require, require_choice
@@ -32,6 +33,7 @@ CHOICES = {
     "out_of_core": ("auto", True, False),
     "shard": ("auto", "seeds", "clients"),
 }
+OF_TASK = {"graph": {"dataset": "mutag"}}  # data sets for a task, in error messages
 LEAST = {"layers": 1, "hops": 0, "hidden": 1}
 
 
@@ -84,8 +86,7 @@ def validate(cfg: DictConfig) -> RunSpec:
         check_writable(cfg.results_dir, below)
     classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in ROLES}
     check_model(cfg.model)
-    check_served(cfg, classes["scenario"])
-    check_batch_nodes(cfg, classes["model"], classes["algorithm"])
+    check_server_test(cfg, classes["scenario"])
     from fgl_bench.runner.spec import resolve
 
     if isinstance(classes["algorithm"], type):
@@ -93,6 +94,8 @@ def validate(cfg: DictConfig) -> RunSpec:
     spec = resolve(cfg)  # the classes' own checks, before any file is read
     if not isinstance(classes["algorithm"], type):  # a function that creates a method
         check_scenario(cfg, type(spec.algorithm))
+    check_task(spec)
+    check_batch_nodes(spec)
     with suited(names["algorithm"], spec.algorithm.pairing, spec.overrides):
         spec.algorithm.check_choices(spec.model, spec.split)
     check_buffer(cfg)
@@ -123,9 +126,9 @@ def check_device(device: str) -> None:
     if device.startswith("cuda"):
         import torch
 
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         index = int(device.partition(":")[2] or 0)
-        require(index < found, "device", device, f"one of {one_of(['auto', 'cpu', *(f'cuda:{i}' for i in range(found))])} on this machine")
+        require(index < count, "device", device, f"one of {one_of(['auto', 'cpu', *(f'cuda:{i}' for i in range(count))])} on this machine")
 
 
 def check_scenario(cfg: DictConfig, method: Any) -> None:
@@ -156,7 +159,7 @@ def check_optimizer(spec: RunSpec) -> None:
         raise UserError(f"optimizer={names['optimizer']}: algorithm={names['algorithm']} has its own, {own}; leave optimizer=adam")
 
 
-def check_served(cfg: DictConfig, scenario: Any) -> None:
+def check_server_test(cfg: DictConfig, scenario: Any) -> None:
     """A server with validation and test nodes needs a scenario of rounds, after which it scores its model; raises UserError."""
     if OmegaConf.select(cfg, "split.test") == "server":
         from fgl_bench.scenarios.base import Rounds
@@ -175,17 +178,37 @@ def check_model(model: DictConfig) -> None:
             require(value >= LEAST[name], f"model.{name}", value, f"an integer of at least {LEAST[name]}")
 
 
-def check_batch_nodes(cfg: DictConfig, backbone: Any, method: Any) -> None:
-    """batch_nodes needs a backbone and a method that treat nodes one by one; raises UserError."""
-    if cfg.batch_nodes is None:
-        return
-    if getattr(backbone, "needs_neighbors", True):
+def check_task(spec: RunSpec) -> None:
+    """Raise UserError, with a command that works, if the data set or the method is not for this task."""
+    from fgl_bench.scenarios.base import Rounds
+
+    task, names = spec.task, spec.names
+    if task.name not in spec.dataset.tasks:
+        other = OF_TASK.get(task.name, {"task": spec.dataset.tasks[0]})
+        command = shlex.join(["fgl-bench", *paired(spec.overrides, other)])
+        raise UserError(f"dataset={names['dataset']}: is for task={one_of(spec.dataset.tasks)}, not for task={task.name}; try: {command}")
+    if task.name not in spec.algorithm.tasks:
+        command = shlex.join(["fgl-bench", *paired(spec.overrides, {"algorithm": "fedavg"})])
+        raise UserError(f"algorithm={names['algorithm']}: is defined for task={one_of(spec.algorithm.tasks)} only; try: {command}")
+    if spec.split.personal_ends and not (isinstance(spec.scenario, Rounds) and not getattr(spec.algorithm, "refines", False)):
+        needs = "a method whose server only averages, in rounds"
         raise UserError(
-            f"batch_nodes={cfg.batch_nodes}: model={label(cfg, 'model')} needs a node's neighbors at run time; "
+            f"split={names['split']}: clients have their own input and output layers, which needs {needs}; use algorithm=fedavg"
+        )
+    task.check(spec.split, spec.sparsity, spec.settings.out_of_core)
+
+
+def check_batch_nodes(spec: RunSpec) -> None:
+    """batch_nodes needs a network and a method that treat examples one by one; raises UserError."""
+    size, names = spec.settings.batch_nodes, spec.names
+    if size is None:
+        return
+    if spec.model.needs_neighbors:
+        raise UserError(
+            f"batch_nodes={size}: model={names['model']} needs a node's neighbors at run time; "
             "use batch_nodes=null, or a model without propagation between its layers (mlp, sgc, s2gc, sign, gbp, gamlp)"
         )
-    if not getattr(method, "node_batches", True):
+    if not spec.algorithm.node_batches:
         raise UserError(
-            f"batch_nodes={cfg.batch_nodes}: the local objective of algorithm={label(cfg, 'algorithm')} needs all nodes of a client; "
-            "use batch_nodes=null"
+            f"batch_nodes={size}: the local objective of algorithm={names['algorithm']} needs all nodes of a client; use batch_nodes=null"
         )

@@ -22,8 +22,7 @@ from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.results.callbacks import Callbacks, Send
 from fgl_bench.utils.allocator import return_freed_memory
 from fgl_bench.utils.processes import Stopped, end_with
-from fgl_bench.utils.stopping import STOP, note_in_child
-from fgl_bench.utils.stopping import together as stopped_together
+from fgl_bench.utils.stopping import STOP, combined, note_in_child
 
 T = TypeVar("T")
 Job = Callable[[Send], T]  # reports while it works
@@ -70,7 +69,7 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, callbacks: Ca
             elif threads == 1 and forks():
                 results += _forked(jobs[first : first + size], callbacks.report)
             else:
-                results += together(group, threads, callbacks.cancel)
+                results += run_group(group, threads, callbacks.cancel)
             return_freed_memory()
     finally:
         torch.set_num_threads(total)
@@ -101,7 +100,7 @@ def within_python() -> Iterator[None]:
             _running.pop()
 
 
-def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
+def run_group(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
     """Call every job in its own thread, with a given number of torch threads; if a job fails, call ``cancel`` and raise its exception.
 
     Jobs that a signal ends are waited for.
@@ -134,7 +133,7 @@ def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[],
     if errors:
         raise errors[0]
     if stopped:
-        raise stopped_together(stopped)
+        raise combined(stopped)
     return results
 
 
@@ -183,7 +182,7 @@ def _forked(jobs: Sequence[Job[T]], send: Send) -> list[T]:
             worker.kill()  # an end signal might only be noted
             worker.join()
     if stopped:
-        raise stopped_together(stopped)
+        raise combined(stopped)
     return [results[number] for number in range(len(jobs))]
 
 
@@ -216,9 +215,9 @@ def _child(job: Job[T], pipe: Connection, prepare: Callable[[], None]) -> None:
 def _portable(error: BaseException) -> BaseException:
     """``error`` with its traceback, in a form that can be sent."""
     if not isinstance(error, UserError):
-        told, where = "".join(traceback.format_exception(error)).rstrip(), raised_by_user(error)
+        traceback_text, where = "".join(traceback.format_exception(error)).rstrip(), raised_by_user(error)
         error = UserError(where) if where else error  # the traceback would be lost on the way
-        error.add_note(told)
+        error.add_note(traceback_text)
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -143,8 +143,8 @@ class Rounds(Stragglers):
         state.trained_at.setdefault(0, state.received_at[0])  # in case there was no round
         state.scored.append(sim.rounds)
         sim.train_end(state)
-        kept = method.final_state(sim.trainer.finished(state.trained)) if isinstance(method, FinalState) else {}
-        sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
+        final = method.final_state(sim.trainer.finished(state.trained)) if isinstance(method, FinalState) else {}
+        sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in final.items()}
         sim.points = state.points([0] * seeds, self.transferred(sim, state.scored, count))
 
     def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:

@@ -147,10 +147,10 @@ class SimulationState:
         pairs = [*zip(own.values(), own, strict=True), *(getattr(np.dtypes, name) for name in np.dtypes.__all__)]
         for name in get_unsafe_globals_in_checkpoint(file):
             if name not in own:
-                found = pkgutil.resolve_name(name) if name in NAMES or within(name, self.packages) else None
-                if name not in NAMES and not (isinstance(found, type) and within(found.__module__, self.packages)):
+                target = pkgutil.resolve_name(name) if name in NAMES or within(name, self.packages) else None
+                if name not in NAMES and not (isinstance(target, type) and within(target.__module__, self.packages)):
                     raise pickle.PicklingError(f"an object of {name}")
-                pairs.append((found, name))
+                pairs.append((target, name))
         return pairs
 
     def _culprit(self, state: dict[str, dict[str, Any]]) -> str | None:
@@ -179,8 +179,8 @@ def reduced(value: Any, packages: tuple[str, ...]) -> Any:
         return NotImplemented if module is None else (from_module, (module, value.__name__))
     if rebuilt := getattr(type(value), "rebuilt", ()):
         own = vars(value).items()
-        kept = {name: inner if name not in rebuilt else {} for name, inner in own if name not in rebuilt or isinstance(inner, dict)}
-        return copyreg.__newobj__, (type(value),), kept  # type: ignore[attr-defined]
+        attributes = {name: inner if name not in rebuilt else {} for name, inner in own if name not in rebuilt or isinstance(inner, dict)}
+        return copyreg.__newobj__, (type(value),), attributes  # type: ignore[attr-defined]
     return NotImplemented
 
 
@@ -196,10 +196,10 @@ def from_module(module: str, name: str) -> Any:
 
 def function(module: str, name: str, packages: tuple[str, ...]) -> Any:
     """The function ``name`` of a module, None unless it is one that a method may hold."""
-    found = getattr(sys.modules.get(module), name, None)
-    if isinstance(found, types.FunctionType):
-        return found if found.__module__ == module and within(module, packages) else None
-    return found if isinstance(found, types.BuiltinFunctionType) and module in BUILT_IN else None
+    target = getattr(sys.modules.get(module), name, None)
+    if isinstance(target, types.FunctionType):
+        return target if target.__module__ == module and within(module, packages) else None
+    return target if isinstance(target, types.BuiltinFunctionType) and module in BUILT_IN else None
 
 
 def within(name: str, packages: tuple[str, ...]) -> bool:

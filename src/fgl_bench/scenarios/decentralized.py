@@ -72,15 +72,15 @@ class Decentralized(Rounds):
 
     def trip_bytes(self, sim: Simulation, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of a round: the method's upload to every neighbor that the first round's graph gives, and what these send."""
-        heard = self.heard(sim, seed, 0) & ~np.eye(sim.setting.num_clients, dtype=bool)
+        adjacency = self.adjacency(sim, seed, 0) & ~np.eye(sim.setting.num_clients, dtype=bool)
         up = sim.algorithm.traffic().bytes[0]
-        return up * heard.sum(0), up * heard.sum(1)
+        return up * adjacency.sum(0), up * adjacency.sum(1)
 
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
         setting, trainer, trained, method = sim.setting, sim.trainer, done.trained, cast(Peers, sim.algorithm)
 
         def graph(time: int) -> Tensor:
-            return put(np.stack([self.heard(sim, seed, time) for seed in setting.seeds]), trained.device)
+            return put(np.stack([self.adjacency(sim, seed, time) for seed in setting.seeds]), trained.device)
 
         def losses(models: Tensor) -> Tensor:
             return trainer.losses(models.flatten(0, 1)).view(len(setting.seeds), -1)
@@ -97,18 +97,18 @@ class Decentralized(Rounds):
         sim.sent.append(torch.stack([exchange.sent.sum(1), exchange.sent.sum(2)], -1))
         return exchange.models, lambda: exchange.matrix
 
-    def heard(self, sim: Simulation, seed: int, time: int) -> np.ndarray:
+    def adjacency(self, sim: Simulation, seed: int, time: int) -> np.ndarray:
         """The clients from which each client can receive at this time, ``[C, C]`` bool."""
         clients, (name, degree) = sim.setting.num_clients, self.links(sim)
         moment = time if self.dynamic or name not in RANDOM else 0
         try:
-            heard = TOPOLOGIES[name](Links(clients, moment, generator(seed, "topology", moment), degree, self.edge_chance))
+            adjacency = TOPOLOGIES[name](Links(clients, moment, generator(seed, "topology", moment), degree, self.edge_chance))
         except ValueError as error:
             raise UserError(f"scenario.degree={degree}: {error}") from error
         if self.link_failure:
             down = np.triu(generator(seed, "links", time).random((clients, clients)) < self.link_failure, 1)
-            heard = heard & ~(down | down.T)
-        return heard
+            adjacency = adjacency & ~(down | down.T)
+        return adjacency
 
     def links(self, sim: Simulation) -> tuple[str, int]:
         """The topology and its degree: the scenario's, or the method's where the scenario sets none."""

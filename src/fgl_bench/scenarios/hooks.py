@@ -44,18 +44,18 @@ def check_hooks(method: type[Algorithm]) -> None:
         owners = [owner for owner in OWNERS if hook in HOOKS[owner]]
         if owners and not any(issubclass(method, owner) for owner in owners):
             raise UserError(
-                f"{method.__name__}.{hook} is never called: {hook} is a hook of {told(owners)}, and {method.__name__} derives from "
-                f"{told([owner for owner in OWNERS if issubclass(method, owner)], 'and') or 'none'}"
+                f"{method.__name__}.{hook} is never called: {hook} is a hook of {names_of(owners)}, and {method.__name__} derives from "
+                f"{names_of([owner for owner in OWNERS if issubclass(method, owner)], 'and') or 'none'}"
             )
         check_arguments(method, hook)
     if not any(issubclass(method, contract) for contract in SCENARIOS):
-        raise UserError(f"{method.__name__} runs under no scenario; it must derive from {told(list(SCENARIOS))}")
+        raise UserError(f"{method.__name__} runs under no scenario; it must derive from {names_of(list(SCENARIOS))}")
     for hook in sorted(method.__abstractmethods__):
         owners = [owner for owner in OWNERS if hook in HOOKS[owner] and issubclass(method, owner)]
-        raise UserError(f"{method.__name__}.{hook} is missing{f'; {told(owners)} needs it' if owners else ''}")
+        raise UserError(f"{method.__name__}.{hook} is missing{f'; {names_of(owners)} needs it' if owners else ''}")
 
 
-def told(bases: Sequence[type], joined: str = "or") -> str:
+def names_of(bases: Sequence[type], joined: str = "or") -> str:
     """The names of bases and their scenarios, for messages."""
     return f" {joined} ".join(f"{base.__name__} (scenario={SCENARIOS[base]})" if base in SCENARIOS else base.__name__ for base in bases)
 

@@ -153,13 +153,13 @@ class _Loop(EventState):
             due = self.time + self.schedule.duration(client, int(self.begun[client]))
             heapq.heappush(self.heap, (due, self.schedule.priority[client], client))
         global_model = message.model is self.server.model
-        kept = message if global_model else message._replace(model=message.model.clone())
-        self.newest[client] = (kept, global_model)
+        copy = message if global_model else message._replace(model=message.model.clone())
+        self.newest[client] = (copy, global_model)
 
     def _download(self, client: int) -> None:
         """Begin the atomic trip that is due."""
-        if (found := self.newest[client]) is not None:
-            message, global_model = found
+        if (newest := self.newest[client]) is not None:
+            message, global_model = newest
             last = {name: values[self.first + client] for name, values in self.models.reports.items()}
             own = {name: float(value) for name, value in last.items() if value.ndim == 0}
             self.newest[client] = None

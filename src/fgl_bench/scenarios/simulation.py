@@ -13,7 +13,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, ServerRounds, Setting
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.training import ServedTrainer, Trainer
+from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
 
 
@@ -161,8 +161,8 @@ class Simulation:
             the log positions ``[S, C]``, those of other workers' clients included.
         """
         shape = len(self.setting.seeds), self.setting.num_clients
-        found = cast(ServedTrainer, self.trainer).evaluate_trained(models) if trained else self.trainer.evaluate(models)
-        scores = self.setting.shard.whole(found.unflatten(0, (shape[0], -1)))
+        values = cast(ServerTrainer, self.trainer).evaluate_trained(models) if trained else self.trainer.evaluate(models)
+        scores = self.setting.shard.whole(values.unflatten(0, (shape[0], -1)))
         return self.scored(scores.flatten(0, 1), None, models) + np.arange(shape[0] * shape[1]).reshape(shape)
 
     def accuracy(self, positions: np.ndarray) -> float:

@@ -32,8 +32,8 @@ def overrides(hook: Callable[..., Any], default: Callable[..., Any]) -> bool:
 
 def shares_memory(model: torch.Tensor, *others: torch.Tensor) -> bool:
     """Return True if ``model`` shares memory with one of the others."""
-    place = model.untyped_storage().data_ptr()
-    return any(place == other.untyped_storage().data_ptr() for other in others)
+    address = model.untyped_storage().data_ptr()
+    return any(address == other.untyped_storage().data_ptr() for other in others)
 
 
 def resolved(records: Sequence[tuple], received_at: Sequence[Sequence[int]], start: int) -> list[Point]:
@@ -117,9 +117,9 @@ class TripModels:
                 self.reports[name] = np.zeros((len(self.trained), *host.shape[1:]), host.dtype)
             self.reports[name][rows] = host
 
-    def keep(self, place: torch.Tensor, row: int) -> None:
-        """Copy a trained model to ``place [P]`` before it is trained further, together with others."""
-        self.copies.append((place, self.rows[row]))
+    def keep(self, target: torch.Tensor, row: int) -> None:
+        """Copy a trained model to ``target [P]`` before it is trained further, together with others."""
+        self.copies.append((target, self.rows[row]))
 
     def keep_pushes(self, inbox: list[tuple[Message, int] | None], version: int) -> None:
         """Copy pushed models of step ``version`` that no client has taken yet: they may be rows of a large block, or be written to."""
@@ -127,10 +127,10 @@ class TripModels:
         for client, push in enumerate(inbox):
             if push is not None and push[1] == version:
                 model = push[0].model
-                place = model.data_ptr()
-                if place not in copies:  # one copy for all that were sent this model
-                    copies[place] = torch.empty_like(model), model
-                inbox[client] = (push[0]._replace(model=copies[place][0]), version)
+                address = model.data_ptr()
+                if address not in copies:  # one copy for all that were sent this model
+                    copies[address] = torch.empty_like(model), model
+                inbox[client] = (push[0]._replace(model=copies[address][0]), version)
         self.copies += copies.values()
 
     def flush(self) -> None:

@@ -151,8 +151,8 @@ def leftovers(prefix: str, folder: Path) -> Iterator[list[Path]]:
 
 def remove_leftovers(prefix: str, folder: Path) -> None:
     """Remove :func:`leftovers`."""
-    with leftovers(prefix, folder) as found:
-        for path in found:
+    with leftovers(prefix, folder) as paths:
+        for path in paths:
             shutil.rmtree(path, ignore_errors=True)
 
 

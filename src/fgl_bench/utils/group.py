@@ -66,10 +66,10 @@ class Group(World):
         return values or []
 
     def highest(self, number: int) -> int:
-        told = torch.tensor([number])  # on the CPU: a GPU would be waited for
+        tensor = torch.tensor([number])  # on the CPU: a GPU would be waited for
         with present():
-            dist.all_reduce(told, dist.ReduceOp.MAX, group=self.group)
-        return int(told)
+            dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.group)
+        return int(tensor)
 
     def sum_(self, tensor: Tensor) -> Tensor:
         self.sent += 2 * (self.size - 1) * tensor.nbytes // self.size
@@ -80,11 +80,11 @@ class Group(World):
     def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> list[Tensor]:
         padded = rows.new_zeros(max(counts), *rows.shape[1:])
         padded[: len(rows)] = rows
-        found = [torch.empty_like(padded) for _ in counts]
+        gathered = [torch.empty_like(padded) for _ in counts]
         self.sent += (self.size - 1) * padded.nbytes
         with present():
-            dist.all_gather(found, padded, group=self.group)
-        return [part[:count] for part, count in zip(found, counts, strict=True)]
+            dist.all_gather(gathered, padded, group=self.group)
+        return [part[:count] for part, count in zip(gathered, counts, strict=True)]
 
     def exchange(self, blocks: Sequence[Tensor], shape: Sequence[int]) -> list[Tensor]:
         sizes, own = [block.numel() for block in blocks], blocks[self.rank].numel()

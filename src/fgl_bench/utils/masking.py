@@ -24,7 +24,7 @@ def masked(text: str) -> str:
     """``text`` without passwords and tokens in addresses (``mysql://user:***@host``) and after keys (``client_secret=***``)."""
     if "://" not in text and "=" not in text:
         return text
-    return PARAMETER.sub(rf"\1{STARS}", ADDRESS.sub(lambda found: f"{found[1] or found[2]}{STARS}@", text))
+    return PARAMETER.sub(rf"\1{STARS}", ADDRESS.sub(lambda match: f"{match[1] or match[2]}{STARS}@", text))
 
 
 def masked_config(value: Any, key: str = "") -> Any:

@@ -14,7 +14,7 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def said_when_long(what: str) -> Iterator[None]:
+def announce_if_slow(what: str) -> Iterator[None]:
     """Print on stderr the current operation once it takes longer than :data:`PATIENCE`, and its duration at the end."""
 
     def say() -> None:

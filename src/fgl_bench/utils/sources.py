@@ -35,15 +35,15 @@ def outside_modules(config: Mapping[str, Any]) -> list[str]:
 
 def targets(config: Mapping[str, Any]) -> list[str]:
     """Every ``_target_`` in nested mappings and lists."""
-    found, waiting = [], list[Any]([config])
+    names, waiting = [], list[Any]([config])
     for value in waiting:
         if isinstance(value, dict | Mapping):  # a dictionary first: the check for a mapping is slow
             if isinstance(value.get("_target_"), str):
-                found.append(value["_target_"])
+                names.append(value["_target_"])
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return found
+    return names
 
 
 def files_of(module: str) -> list[Path]:

@@ -72,11 +72,11 @@ def held_back(done: str) -> Iterator[None]:
     STOP.held, STOP.number = True, None
     for number in ours:
         signal.signal(number, note)
-    kept = done
+    saved = done
     try:
         yield
     except Stopped as stopped:
-        STOP.number, kept = STOP.number or stopped.number, stopped.kept
+        STOP.number, saved = STOP.number or stopped.number, stopped.saved
     finally:
         STOP.held, noted, STOP.number = False, STOP.number, None
         for number in ours:
@@ -85,7 +85,7 @@ def held_back(done: str) -> Iterator[None]:
         try:
             obey(noted, before[noted])
         except KeyboardInterrupt as interruption:
-            interruption.kept = kept  # type: ignore[attr-defined]  # what the last line says
+            interruption.saved = saved  # type: ignore[attr-defined]  # what the last line says
             raise
 
 
@@ -101,10 +101,10 @@ def obey(number: int, handler: Any) -> None:
     raise Stopped(number)
 
 
-def together(stopped: Sequence[Stopped]) -> Stopped:
+def combined(stopped: Sequence[Stopped]) -> Stopped:
     """Several as one."""
     one = Stopped(stopped[0].number)
-    one.kept = ", ".join(dict.fromkeys(each.kept for each in stopped if each.kept))
+    one.saved = ", ".join(dict.fromkeys(each.saved for each in stopped if each.saved))
     return one
 
 

@@ -308,34 +308,34 @@ class _Sides(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         (k, r, c), width = level.shape, weight.shape[2] // parts
         near = hidden.new_zeros(k, c, width)
-        mine = hidden.new_zeros(k, r, width) if parts > 1 else None
+        own = hidden.new_zeros(k, r, width) if parts > 1 else None
         saved = []
         for i in range(k):
             rows = _sources(hidden, store, level, i)
             bias = None if shift is None else shift[i]
             _times(rows, weight[i, :, :width], None if bias is None else bias[:width], near[i, : len(rows)])
-            if mine is not None:
-                _times(hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], None if bias is None else bias[width:], mine[i])
+            if own is not None:
+                _times(hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], None if bias is None else bias[width:], own[i])
             if ctx.needs_input_grad[1]:
                 saved.append(rows)
         ctx.level, ctx.width, ctx.shifted, ctx.rows = level, width, shift is not None, saved
         ctx.save_for_backward(hidden, weight)
-        return near, mine
+        return near, own
 
     @staticmethod
-    def backward(ctx: Any, near: Tensor, mine: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+    def backward(ctx: Any, near: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
         (hidden, weight), level, width = ctx.saved_tensors, ctx.level, ctx.width
         to_hidden, to_weight = torch.empty_like(hidden), torch.empty_like(weight)
         for i, rows in enumerate(ctx.rows):
             sent = near[i, : len(rows)]
             torch.mm(rows.mT, sent, out=to_weight[i, :, :width])
             torch.mm(sent[: level.own], weight[i, :, :width].mT, out=to_hidden[i])
-            if mine is not None:
-                torch.mm(hidden[i].index_select(0, level.targets[i]).mT, mine[i], out=to_weight[i, :, width:])
-                to_hidden[i].index_add_(0, level.targets[i], mine[i] @ weight[i, :, width:].mT)
+            if own is not None:
+                torch.mm(hidden[i].index_select(0, level.targets[i]).mT, own[i], out=to_weight[i, :, width:])
+                to_hidden[i].index_add_(0, level.targets[i], own[i] @ weight[i, :, width:].mT)
         to_shift = None
         if ctx.shifted:
-            to_shift = torch.cat([side.sum(1) for side in (near, mine) if side is not None], 1)
+            to_shift = torch.cat([side.sum(1) for side in (near, own) if side is not None], 1)
         return to_hidden, to_weight, to_shift, None, None, None
 
 
@@ -354,11 +354,11 @@ def drawn_scores(
     (k, r, _), own, bounds, width = level.shape, level.own, level.bounds, weight.shape[2] // 2
     counts = np.concatenate([[0], np.cumsum(known)])[bounds]
     near = own + np.diff(counts) + 1  # rows of every replica: its own, known remote rows, one row of zeros
-    places = _places(level, known, counts, near)
+    positions = _positions(level, known, counts, near)
     asked = level.asked[torch.from_numpy(known)]
     rows = hidden.new_empty(int(near.max()), hidden.shape[2])
     ends = hidden.new_empty(int(near.max()) + r, width)
-    scores = hidden.new_empty(len(places), vectors.shape[1])
+    scores = hidden.new_empty(len(positions), vectors.shape[1])
     for i in range(k):
         first, last, size = int(level.edges.bounds[i]), int(level.edges.bounds[i + 1]), int(near[i])
         if first == last:
@@ -368,23 +368,23 @@ def drawn_scores(
         rows[size - 1].zero_()
         torch.addmm(shift[i, :width], rows[:size], weight[i, :, :width], out=ends[:size])
         torch.addmm(shift[i, width:], hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], out=ends[size : size + r])
-        _set(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), scores)
+        _set(ends[: size + r], vectors[i], slope, positions, level.edges, slice(i * r, i * r + r), scores)
     return scores.mT.contiguous()
 
 
-def _set(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, scores: Tensor) -> None:
+def _set(ends: Tensor, vectors: Tensor, slope: float, positions: np.ndarray, edges: Edges, targets: slice, scores: Tensor) -> None:
     """Set the scores ``scores[e]`` of the edges into one replica's targets.
 
     Args:
         ends: ``[n + r, b]``, the replica's n sources followed by its r targets.
         vectors: ``[H, d]``.
-        places: ``[E]``, see :func:`_places`.
+        positions: ``[E]``, see :func:`_positions`.
         targets: the replica's slice of the ``[k * r]`` targets.
         scores: ``[E, H]``, output.
     """
     first, last = (int(edges.into[v]) for v in (targets.start, targets.stop))
     most, size = max(1, BLOCK["cpu"] // ends.shape[1]), len(ends) - (targets.stop - targets.start)
-    pairs = torch.stack([torch.from_numpy(places[first:last]), edges.target[first:last].int() + (size - targets.start)], dim=1)
+    pairs = torch.stack([torch.from_numpy(positions[first:last]), edges.target[first:last].int() + (size - targets.start)], dim=1)
     starts = torch.arange(0, 2 * most + 1, 2, dtype=torch.int32)
     for start in range(0, last - first, most):
         part = pairs[start : start + most]
@@ -393,12 +393,12 @@ def _set(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges:
         scores[first + start : first + start + len(part)] = sums.unflatten(1, vectors.shape).sum(-1)
 
 
-def _places(level: Level, known: np.ndarray, counts: np.ndarray, near: np.ndarray) -> np.ndarray:
+def _positions(level: Level, known: np.ndarray, counts: np.ndarray, near: np.ndarray) -> np.ndarray:
     """Return the position of every edge's source among the rows of its replica, ``[E]`` int32."""
     (k, _, c), own = level.shape, level.own
     holder = np.repeat(np.arange(k), np.diff(level.bounds))
-    place = np.where(known, own + np.cumsum(known) - 1 - counts[holder], near[holder] - 1)
+    position = np.where(known, own + np.cumsum(known) - 1 - counts[holder], near[holder] - 1)
     table = np.zeros((k, c), dtype=np.int32)
     table[:, :own] = np.arange(own)
-    table[holder, own + np.arange(holder.size) - level.bounds[holder]] = place
+    table[holder, own + np.arange(holder.size) - level.bounds[holder]] = position
     return table.ravel()[level.edges.source.numpy()]

@@ -22,7 +22,7 @@ def ranges(start: np.ndarray, length: np.ndarray) -> np.ndarray:
     return np.repeat(start - before, length) + np.arange(int(length.sum()))
 
 
-def places(slots: np.ndarray, replicas: int, nodes: int) -> tuple[np.ndarray, int]:
+def padded_index(slots: np.ndarray, replicas: int, nodes: int) -> tuple[np.ndarray, int]:
     """Return flat positions of ascending ``slots`` in a table with one row per replica, and the length of a row."""
     replica = slots // nodes
     count = np.bincount(replica, minlength=replicas)
@@ -63,8 +63,8 @@ class NodeFeatures:
         """Return the features of groups of slots (each ascending), each for a product with one of the ``parts`` of a weight."""
         laid, sizes = [], []
         for slots, _ in groups:
-            place, c = places(slots, self.size, self.nodes)
-            laid.append((slots, place // max(c, 1), place % max(c, 1)))
+            padded, c = padded_index(slots, self.size, self.nodes)
+            laid.append((slots, padded // max(c, 1), padded % max(c, 1)))
             sizes.append(c)
         of_group, total = [part for _, part in groups], sum(sizes)
         if self.dense:

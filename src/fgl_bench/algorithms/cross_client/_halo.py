@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.cross_client._features import NodeFeatures, Rows, places, ranges
+from fgl_bench.algorithms.cross_client._features import NodeFeatures, Rows, padded_index, ranges
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.sparse import Edges
 from fgl_bench.engine.transfer import put, put_all
@@ -129,21 +129,21 @@ class Halo:
             edges = self.edges_into(targets)
             level, targets = self.level(targets, edges if taken is None else edges[taken(number, edges)])
             levels.append(level)
-        place, r = places(slots, self.size, self.nodes)
+        index, r = padded_index(slots, self.size, self.nodes)
         valid = np.zeros(self.size * r, dtype=bool)
-        valid[place] = True
+        valid[index] = True
         valid_rows = self.put(valid).view(self.size, r)
-        return Plan(self, first_of(self, targets), tuple(reversed(levels)), slots, place, valid_rows)
+        return Plan(self, first_of(self, targets), tuple(reversed(levels)), slots, index, valid_rows)
 
     def level(self, targets: np.ndarray, number: np.ndarray) -> tuple[Level, np.ndarray]:
         """Return the convolution over these edges into ``targets``, and its source slots."""
         crossing = self.kind[number] == 2
-        mine = np.zeros(self.size * self.nodes, dtype=bool)
-        mine[self.source[number[~crossing]]] = True
-        sources = np.flatnonzero(mine)
+        is_source = np.zeros(self.size * self.nodes, dtype=bool)
+        is_source[self.source[number[~crossing]]] = True
+        sources = np.flatnonzero(is_source)
         k, n = self.size, self.nodes
-        target_place, r = places(targets, k, n)
-        source_place, own = places(sources, k, n)
+        target_index, r = padded_index(targets, k, n)
+        source_index, own = padded_index(sources, k, n)
         asked = self.entry[number[crossing]]
         wanted = np.zeros(self.owner.size, dtype=bool)
         wanted[asked] = True
@@ -154,9 +154,9 @@ class Halo:
         c = own + most
 
         where = np.zeros(k * n, dtype=np.int64)
-        where[sources] = source_place % max(own, 1)
+        where[sources] = source_index % max(own, 1)
         row = np.zeros(k * n, dtype=np.int64)
-        row[targets] = target_place
+        row[targets] = target_index
         target = row[self.target[number]]
         column = np.empty(number.size, dtype=np.int64)
         column[~crossing] = where[self.source[number[~crossing]]]
@@ -167,7 +167,7 @@ class Halo:
         table = np.zeros((k, most), dtype=np.int64)
         table[self.holder[entries], rank] = entries
         picks = np.zeros(k * r, dtype=np.int64)
-        picks[target_place] = where[targets]
+        picks[target_index] = where[targets]
         into = _bounds(target, k * r)
         here = put_all((source, target, into, table.ravel(), picks, number, self.entry[number], self.kind[number]), self.device)
         kind = here[7]
@@ -189,9 +189,9 @@ class Halo:
 
     def table(self, slots: np.ndarray) -> Tensor:
         """Return ``slots`` (ascending) by replica, ``[k, c]``; padding repeats one of the replica's slots."""
-        place, c = places(slots, self.size, self.nodes)
+        index, c = padded_index(slots, self.size, self.nodes)
         table = np.repeat(np.arange(self.size) * self.nodes, c)
-        table[place] = slots
+        table[index] = slots
         return self.put(table).view(self.size, c)
 
     def put(self, array: np.ndarray) -> Tensor:
@@ -294,7 +294,7 @@ class Plan:
         first: the first convolution.
         levels: later convolutions; ``levels[i]`` has number i + 1.
         slots: host, the slots in ascending order.
-        place: host, position of each slot in the flattened result ``[k * r]``.
+        index: host, position of each slot in the flattened result ``[k * r]``.
         valid: ``[k, r]`` bool.
     """
 
@@ -302,15 +302,15 @@ class Plan:
     first: First
     levels: tuple[Level, ...]
     slots: np.ndarray
-    place: np.ndarray
+    index: np.ndarray
     valid: Tensor
 
     @cached_property
     def labels(self) -> Tensor:
         """Labels ``[k, r]`` or ``[k, r, Y]``, 0 in padding."""
-        index = np.zeros(self.valid.numel(), dtype=np.int64)
-        index[self.place] = self.slots
-        return self.halo.labels[self.halo.put(index)].unflatten(0, self.valid.shape)
+        slots = np.zeros(self.valid.numel(), dtype=np.int64)
+        slots[self.index] = self.slots
+        return self.halo.labels[self.halo.put(slots)].unflatten(0, self.valid.shape)
 
 
 def first_of(halo: Halo, targets: np.ndarray) -> First:
@@ -319,15 +319,15 @@ def first_of(halo: Halo, targets: np.ndarray) -> First:
     number = number[halo.near[number]]
     joined = halo.joined[targets]
     k, n = halo.size, halo.nodes
-    place, r = places(targets, k, n)
+    index, r = padded_index(targets, k, n)
     alone = targets[~joined]
     if not joined.any():
         return First(halo, (k, r), targets, alone, None, targets[:0], None)
     level, sources = halo.level(targets[joined], number[halo.joined[halo.target[number]]])
-    alone_place, ra = places(alone, k, n)
-    among, rj = places(targets[joined], k, n)
+    alone_index, ra = padded_index(alone, k, n)
+    among, rj = padded_index(targets[joined], k, n)
     # Padding repeats a row of its own replica, so that values that are not finite do not spread.
     replica = np.arange(k * r) // max(r, 1)
     pick = replica * ra if ra else replica * rj
-    pick[place[~joined]], pick[place[joined]] = alone_place, k * ra + among
+    pick[index[~joined]], pick[index[joined]] = alone_index, k * ra + among
     return First(halo, (k, r), targets, alone, level, sources, halo.put(pick))

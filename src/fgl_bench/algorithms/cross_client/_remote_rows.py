@@ -8,18 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms.cross_client._active_rows import Products
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
-from fgl_bench.algorithms.cross_client._features import distinct, places
+from fgl_bench.algorithms.cross_client._features import distinct, padded_index
 from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan
-from fgl_bench.algorithms.cross_client._touched import Made
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.engine.dropout import no_dropout
 
 # Slots (ascending) and their activated result of the first convolution, ``[k, r, h]``.
-MadeRows = tuple[np.ndarray, Tensor]
+ComputedRows = tuple[np.ndarray, Tensor]
 # Maps a plan to the current models and, if already computed, to the products of its input features.
-Current = Callable[[Plan], tuple[dict[str, Tensor], Made | None]]
+Current = Callable[[Plan], tuple[dict[str, Tensor], Products | None]]
 PIECE = 256  # rows copied to the store at a time, while they are in the cache
 
 
@@ -51,11 +51,11 @@ class RemoteRows(FedAvg, Spending):
         self.seconds = 0.0
 
     @torch.no_grad()
-    def _fetch(self, current: Current, plan: Plan, step: int, made: MadeRows | None = None) -> None:
+    def _fetch(self, current: Current, plan: Plan, step: int, computed: ComputedRows | None = None) -> None:
         """Fetch rows computed by their owners' current models; only requested rows are written and counted.
 
         Args:
-            made: rows already computed by the current models.
+            computed: rows already computed by the current models.
         """
         for number, level in enumerate(plan.levels, 1):
             every = self._asked(number, level)
@@ -64,26 +64,26 @@ class RemoteRows(FedAvg, Spending):
                 continue
             held, (owners, inverse) = self.halo.put(entries), distinct(self.halo.owner[entries], self.halo.size * self.halo.nodes)
             asked, each = every[held], self.halo.put(inverse)
-            self._write(number, held, self._answers(current, number, owners, made), each, asked, step)
+            self._write(number, held, self._answers(current, number, owners, computed), each, asked, step)
             sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
             sent.scatter_reduce_(0, each, asked.long(), "amax")
             self.moved.count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
 
-    def _answers(self, current: Current, number: int, owners: np.ndarray, made: MadeRows | None) -> Tensor:
+    def _answers(self, current: Current, number: int, owners: np.ndarray, computed: ComputedRows | None) -> Tensor:
         """Return the activated rows ``[A, h]`` of ``owners`` (ascending) after ``number`` convolutions."""
         halo, width = self.halo, self.layers.widths[number - 1]
-        slots, known = (owners[:0], self.store[0]) if made is None or number > 1 else made
+        slots, known = (owners[:0], self.store[0]) if computed is None or number > 1 else computed
         there = np.isin(owners, slots, assume_unique=True)
         rows = torch.empty(owners.size, width, dtype=halo.dtype, device=halo.device)
         if there.any():
-            place, _ = places(slots, halo.size, halo.nodes)
-            positions = halo.put(place[np.searchsorted(slots, owners[there])])
+            index, _ = padded_index(slots, halo.size, halo.nodes)
+            positions = halo.put(index[np.searchsorted(slots, owners[there])])
             rows.index_copy_(0, halo.put(np.flatnonzero(there)), known.view(-1, width).index_select(0, positions))
         if not there.all():
             answer = halo.plan(owners[~there], number)
             views, features = current(answer)
             new = self.layers.forward(answer, views, self._stored, self._known, no_dropout, features)
-            new = self.layers.activate(new).flatten(0, 1).index_select(0, halo.put(answer.place))
+            new = self.layers.activate(new).flatten(0, 1).index_select(0, halo.put(answer.index))
             rows.index_copy_(0, halo.put(np.flatnonzero(~there)), new)
         return rows
 

@@ -37,11 +37,11 @@ def largest(keys: Tensor, group: Tensor, limit: Tensor | int, among: Tensor | No
     group = group * 2 + ~among  # other items form separate groups
     order = order[torch.argsort(group[order], stable=True)]
     sorted_group = group[order]
-    place = torch.arange(keys.numel(), device=keys.device)
+    position = torch.arange(keys.numel(), device=keys.device)
     begins = torch.ones_like(sorted_group, dtype=torch.bool)
     begins[1:] = sorted_group[1:] != sorted_group[:-1]
-    first = torch.cummax(torch.where(begins, place, 0), 0).values
-    rank = torch.empty_like(place).scatter_(0, order, place - first)
+    first = torch.cummax(torch.where(begins, position, 0), 0).values
+    rank = torch.empty_like(position).scatter_(0, order, position - first)
     return among & (rank < limit)
 
 
@@ -55,11 +55,11 @@ def _largest(keys: np.ndarray, group: np.ndarray, limit: np.ndarray, among: np.n
         chosen[above] = selected
         return chosen
     ordered = above[np.lexsort((-keys[above], group[above]))]
-    sorted_group, place = group[ordered], np.arange(ordered.size)
+    sorted_group, position = group[ordered], np.arange(ordered.size)
     begins = np.ones(ordered.size, dtype=bool)
     begins[1:] = sorted_group[1:] != sorted_group[:-1]
-    first = np.maximum.accumulate(np.where(begins, place, 0))
-    chosen[ordered] = place - first < limit[ordered]
+    first = np.maximum.accumulate(np.where(begins, position, 0))
+    chosen[ordered] = position - first < limit[ordered]
     return chosen
 
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.cross_client._active_rows import ActiveRowFeatures, ActiveRowsAdam, FirstUse, Products
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages, convolutions
 from fgl_bench.algorithms.cross_client._features import Rows
 from fgl_bench.algorithms.cross_client._halo import First, Halo, Level, Plan
-from fgl_bench.algorithms.cross_client._remote_rows import Current, MadeRows, RemoteRows
+from fgl_bench.algorithms.cross_client._remote_rows import ComputedRows, Current, RemoteRows
 from fgl_bench.algorithms.cross_client._sampling import cut, gumbel, largest
-from fgl_bench.algorithms.cross_client._touched import FirstUse, Made, TouchedAdam, TouchedFeatures
 from fgl_bench.algorithms.powers import JointTraining, ServerAnswers
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.splits.base import Split
@@ -69,6 +69,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
             training, or all (``full``). Later convolutions use all edges.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node",)
     pairing: ClassVar[Mapping[str, str]] = {"split": "iid_server", "model": "gat"}
     reset_optimizer: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False
@@ -158,11 +159,11 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         rows, parts = self.halo.occurring(), self.layers.parts
         if rows > TOUCHED_BELOW * count * self.halo.features.width * parts:
             return None
-        return TouchedAdam(count, layout, lr, rows, dtype, device, parts)
+        return ActiveRowsAdam(count, layout, lr, rows, dtype, device, parts)
 
     @property
     def server_nodes(self) -> Batch:
-        """What the servers hold, without which :meth:`prepare` refuses."""
+        """The graphs of the servers; :meth:`prepare` refuses settings without them."""
         assert self.setting.server is not None
         return self.setting.server
 
@@ -178,12 +179,12 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
         for _ in range(trainer.local_epochs):
             number, self._lost = self._cut(), torch.zeros(halo.size, dtype=torch.float64, device=halo.device)
-            if isinstance(trainer.optimizer, TouchedAdam):
+            if isinstance(trainer.optimizer, ActiveRowsAdam):
                 trainer.optimizer.order = self._first_use(number)
             for b in range(self.batches):
                 self._batch(trainer, trips, number, b, interval)
             self.epochs += 1
-        if isinstance(trainer.optimizer, TouchedAdam):
+        if isinstance(trainer.optimizer, ActiveRowsAdam):
             trainer.optimizer.settle(trips.trained)
         trips.train_loss = self._lost / trips.batch.train.sum(1).clamp(min=1)
         self.seconds += clock(halo.device) - begin
@@ -202,13 +203,13 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
                 plan = self.halo.plan(seeds, self.layers.depth, self._taken if self._narrow else None)
             self._step(trainer, trips, plan, key)
 
-    def _current(self, trainer: Trainer, trips: Trips, plan: Plan) -> tuple[dict[str, Tensor], Made | None]:
+    def _current(self, trainer: Trainer, trips: Trips, plan: Plan) -> tuple[dict[str, Tensor], Products | None]:
         """Return the current models and, if the optimizer stores the rows in use, the products of ``plan``'s input features."""
-        if not isinstance(trainer.optimizer, TouchedAdam):
+        if not isinstance(trainer.optimizer, ActiveRowsAdam):
             return trainer.layout.views(trips.trained), None
-        touched, name = TouchedFeatures.of(plan.first.features, trainer.optimizer, trips.trained), trainer.optimizer.name
+        active, name = ActiveRowFeatures.of(plan.first.features, trainer.optimizer, trips.trained), trainer.optimizer.name
         views = trainer.optimizer.views()
-        return views, Made(touched.multiply(views[name]), touched.sizes)
+        return views, Products(active.multiply(views[name]), active.sizes)
 
     def _exchange(
         self, trainer: Trainer, trips: Trips, seeds: np.ndarray, number: np.ndarray, b: int, interval: np.ndarray, step: int, key: Tensor
@@ -237,7 +238,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         return batch
 
     @torch.no_grad()
-    def _draw(self, current: Current, plan: Plan, remote: bool, key: Tensor) -> MadeRows | None:
+    def _draw(self, current: Current, plan: Plan, remote: bool, key: Tensor) -> ComputedRows | None:
         """Choose edges of every convolution except the first and store them; returns the rows behind the scores."""
 
         def chosen(number: int, level: Level, scores: Tensor | None) -> Tensor:
@@ -268,13 +269,13 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         return gumbel(mix(key + number)[level.edges.target // level.shape[1]], self._number[level.number], self.store[0].dtype)
 
     def _step(self, trainer: Trainer, trips: Trips, plan: Plan, key: Tensor) -> None:
-        optimizer = trainer.optimizer if isinstance(trainer.optimizer, TouchedAdam) else None
-        touched = None if optimizer is None else TouchedFeatures.of(plan.first.features, optimizer, trips.trained)
+        optimizer = trainer.optimizer if isinstance(trainer.optimizer, ActiveRowsAdam) else None
+        active = None if optimizer is None else ActiveRowFeatures.of(plan.first.features, optimizer, trips.trained)
         views = trainer.layout.views(trips.trained) if optimizer is None else optimizer.views()
         parameters, features = {name: view.detach().requires_grad_() for name, view in views.items()}, None
-        if optimizer is not None and touched is not None:  # the gradient stops at the products, and the optimizer continues
+        if optimizer is not None and active is not None:  # the gradient stops at the products, and the optimizer continues
             parameters[optimizer.name].requires_grad_(False)
-            features = Made(touched.multiply(parameters[optimizer.name]).requires_grad_(), touched.sizes)
+            features = Products(active.multiply(parameters[optimizer.name]).requires_grad_(), active.sizes)
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
@@ -296,8 +297,8 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         raw = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
         gradients = {name: torch.zeros_like(x) if g is None else g for (name, x), g in zip(wanted.items(), raw, strict=True)}
         with torch.no_grad():
-            if optimizer is not None and touched is not None:
-                optimizer.step(gradients, touched, gradients.pop("products"))
+            if optimizer is not None and active is not None:
+                optimizer.step(gradients, active, gradients.pop("products"))
                 return
             flat = trainer.layout.collect(gradients)
             counts = np.bincount(plan.slots // self.halo.nodes, minlength=self.halo.size)
@@ -362,12 +363,12 @@ class OwnEdges:
         asked = np.flatnonzero((server.val | server.test).cpu().numpy())
         self.plan: Plan = halo.plan(asked, layers.depth)
         self.features = ServerFeatures.of(server, halo, self.plan.first)
-        self.place, self.slots = halo.put(self.plan.place), halo.put(asked)
+        self.index, self.slots = halo.put(self.plan.index), halo.put(asked)
 
     def __call__(self, parameters: Parameters) -> Tensor:
         """Return the logits ``[S, N, Y]`` of the models ``[S, ...]``, 0 for training nodes."""
         out = self.layers.forward(self.plan, parameters, _nothing, _all, no_dropout, self.features)
-        logits = self.layers.head(parameters, out).flatten(0, 1).index_select(0, self.place)
+        logits = self.layers.head(parameters, out).flatten(0, 1).index_select(0, self.index)
         whole = logits.new_zeros(self.shape[0] * self.shape[1], logits.shape[1])
         return whole.index_copy_(0, self.slots, logits).unflatten(0, self.shape)
 

@@ -66,8 +66,8 @@ class FedGraph(CrossClient, ServerNodes):
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         seeds, clients = len(setting.seeds), setting.num_clients
-        self._kept = min(clients, self.components)
-        shape = (clients * self._kept, clients * self.layers.depth)
+        self._rank = min(clients, self.components)
+        shape = (clients * self._rank, clients * self.layers.depth)
         dtype, device = setting.batch.dtype, setting.batch.device
         self.agents = Agents(setting.seeds, *shape, float(self.most), self.noise * self.most, 10_000, dtype, device)
         self._state = torch.zeros(seeds, shape[0], dtype=dtype, device=device)
@@ -90,7 +90,7 @@ class FedGraph(CrossClient, ServerNodes):
         self._last = (self._state, action)
         self.fanouts = action.round().clamp(min=1).long().view(-1, self.layers.depth)
         super().train(trainer, trips)
-        self._state = principal(trips.trained.unflatten(0, (len(self.setting.seeds), -1)), self._kept).flatten(1)
+        self._state = principal(trips.trained.unflatten(0, (len(self.setting.seeds), -1)), self._rank).flatten(1)
 
     def choose(self, number: int, level: Level, allowed: Tensor, scores: Tensor | None, noise: Tensor) -> Tensor:
         limit = self.fanouts[:, number][level.edges.target // level.shape[1]]

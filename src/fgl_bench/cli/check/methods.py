@@ -20,7 +20,7 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.recording import Interrupted, Recorded, simulated, watch
 from fgl_bench.cli.check.subject import CLIENTS, ROUNDS, Broken, Cases, Subject, Untried, composed, tried
 from fgl_bench.config.groups import check_node
-from fgl_bench.data.federation import Served
+from fgl_bench.data.federation import ServerFederation
 from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.errors import UserError
 from fgl_bench.runner.checkpoints import Checkpoints
@@ -49,7 +49,7 @@ class Small(NamedTuple):
 def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
     """Check every promise of a method; returns 0, or 1 if one is broken."""
     cfg = composed(subject, overrides, SMALL, folders)
-    scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)
+    scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)[0]
     print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
     watch(cfg)
     federations = prepare(resolve(cfg))
@@ -133,7 +133,7 @@ def unlabeled(small: Small) -> None:
 
 def absent(small: Small) -> None:
     """The state of an absent client affects no other client."""
-    if not issubclass(check_node(small.cfg.scenario), Sync):
+    if not issubclass(check_node(small.cfg.scenario)[0], Sync):
         raise Untried("the scenario has no server that averages absent clients")
     cfg = small.cfg.copy()
     cfg.merge_with(PARTIAL)
@@ -148,7 +148,7 @@ def absent(small: Small) -> None:
 
 def stochastic(small: Small) -> None:
     rows = list(small.run.rows)
-    if not issubclass(check_node(small.cfg.scenario), Sync):  # with a server, the weights of mix() if any client arrived
+    if not issubclass(check_node(small.cfg.scenario)[0], Sync):  # with a server, the weights of mix() if any client arrived
         rows += [torch.from_numpy(np.asarray(matrix)) for matrix in small.run.outcome.mixing.values()]
     for weights in (rows_ for rows_ in rows if rows_.numel()):
         off = (weights.double().sum(-1) - 1).abs().max().item()
@@ -205,7 +205,7 @@ def relabeled(federation: Federation, known: Sequence[str]) -> Federation:
 
     clients = tuple(map(other, federation.clients))
     observed = clients if federation.observed is federation.clients else tuple(map(other, federation.observed))
-    if isinstance(federation, Served):
+    if isinstance(federation, ServerFederation):
         federation = replace(federation, server=other(federation.server))
     return replace(federation, clients=clients, observed=observed)
 
@@ -276,7 +276,7 @@ def others(arrived: Tensor, number: int) -> Tensor:
     """Return the absent clients, ``[S, C]`` bool. Of several, one is left out, a different one per round."""
     absent = ~arrived
     for row in absent:
-        away = row.nonzero()[:, 0]
-        if len(away) > 1:
-            row[away[number % len(away)]] = False
+        neighbors = row.nonzero()[:, 0]
+        if len(neighbors) > 1:
+            row[neighbors[number % len(neighbors)]] = False
     return absent

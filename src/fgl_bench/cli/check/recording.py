@@ -61,7 +61,7 @@ class Recorded:
 def watch(cfg: DictConfig) -> None:
     """Replace the configured method by a recording subclass."""
     module, _, name = cfg.algorithm._target_.rpartition(".")
-    method, scenario = getattr(importlib.import_module(module), name), check_node(cfg.scenario)
+    method, scenario = getattr(importlib.import_module(module), name), check_node(cfg.scenario)[0]
     with_server, with_events = issubclass(scenario, Sync), issubclass(scenario, SemiAsync)
 
     class Listening(method):  # type: ignore[misc, valid-type]

@@ -87,7 +87,7 @@ def load(name: str) -> type:
         raise UserError(f"{file}: another module is called {path.stem} ({module.__file__}); give the file another name")
     classes = {key: value for key, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__}
     by_kind = [{key: value for key, value in classes.items() if issubclass(value, kind)} for kind in KINDS.values()]
-    known = {key: value for found in by_kind for key, value in found.items()}
+    known = {key: value for entries in by_kind for key, value in entries.items()}
     if wanted and wanted not in known:
         raise UserError(f"{name}: no such class in it; it defines {', '.join(known) or 'no method, backbone or split'}")
     candidates = {wanted: known[wanted]} if wanted else next(filter(None, by_kind), {})

@@ -36,12 +36,14 @@ class Dataset:
         metric: one of :data:`fgl_bench.data.checks.METRICS`.
         largest_component: keep only the largest connected component.
         by_hand: the content of files that nobody publishes, for the message that they are absent.
+        tasks: names of the tasks that its labels, or its edges, are for.
         own_masks: masks in the data are the user's, so that a split that does not take them is worth a line.
         normalize_features: divide every node's features by their sum; nodes without features keep zeros, and a sum of 0 or less is refused.
             Equal to PyG's ``NormalizeFeatures`` where the smallest feature is 0 and no sum is below 1 (PyG subtracts the smallest feature
             of all first, and divides by at least 1).
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("node", "link")
     own_masks: ClassVar[bool] = False
     by_hand: ClassVar[str] = ""
 
@@ -156,11 +158,11 @@ def stored(graph: Graph, cache: Path) -> Graph:
     for array, dtype in ((graph.features, "<f4"), (graph.edges, "<i8"), (graph.labels, "<f4" if graph.labels.ndim > 1 else "<i8")):
         update(content, array, dtype)
     disk = Disk(cache / f"graph_{graph.name}_{content.hexdigest()[:16]}")
-    kept: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: disk.array(name, array.shape, array.dtype, partial(np.copyto, src=array))
         for name, array in (("features", graph.features), ("edges", graph.edges), ("labels", graph.labels))
     }
-    return replace(graph, **kept)
+    return replace(graph, **fields)
 
 
 def check_owners(key: str, chosen: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -128,21 +128,21 @@ class CSBM(Dataset):
         inner = round(self.homophily * self.num_edges) if self.num_classes > 1 else self.num_edges
         local_inner, local_outer = round(self.locality * inner), inner + round(self.locality * (self.num_edges - inner))
         neighbors = _Blocks(community, weight)  # of any class
-        kin = _Blocks(np.unique(community * self.num_classes + labels, return_inverse=True)[1], weight)
+        within_block = _Blocks(np.unique(community * self.num_classes + labels, return_inverse=True)[1], weight)
         within_class, anywhere = _Blocks(labels, weight), _Blocks(np.zeros_like(labels), weight)
         # Every node starts one edge first, strangers without kin in the second round, so that few stay isolated.
         first, none = rng.permutation(self.num_nodes), np.empty(0, dtype=np.int64)
 
-        keys = self._distinct(none, local_inner, first, lambda size, first: kin.pairs(size, first, rng))
+        keys = self._distinct(none, local_inner, first, lambda size, first: within_block.pairs(size, first, rng))
         linked = np.zeros(self.num_nodes, dtype=bool)
         for part in blocks(keys.size, 2 * keys.itemsize):
             linked[np.concatenate(np.divmod(keys[part], self.num_nodes))] = True
-        lonely = rng.permutation(np.flatnonzero(~linked))
-        keys = self._distinct(keys, inner, lonely, lambda size, first: within_class.pairs(size, first, rng))
+        isolated = rng.permutation(np.flatnonzero(~linked))
+        keys = self._distinct(keys, inner, isolated, lambda size, first: within_class.pairs(size, first, rng))
         if keys.size < inner:
             raise UserError(f"dataset.homophily={self.homophily}: the classes are too small for {inner} edges inside them; lower num_edges")
-        keys = self._distinct(keys, local_outer, none, lambda size, first: _apart(labels, *neighbors.pairs(size, first, rng)))
-        keys = self._distinct(keys, self.num_edges, none, lambda size, first: _apart(labels, *anywhere.pairs(size, first, rng)))
+        keys = self._distinct(keys, local_outer, none, lambda size, first: _different_labels(labels, *neighbors.pairs(size, first, rng)))
+        keys = self._distinct(keys, self.num_edges, none, lambda size, first: _different_labels(labels, *anywhere.pairs(size, first, rng)))
         if keys.size < self.num_edges:
             raise UserError(f"dataset.num_edges={self.num_edges}: too many for {self.num_nodes} nodes with homophily={self.homophily}")
         return np.divmod(keys, self.num_nodes)
@@ -156,8 +156,8 @@ class CSBM(Dataset):
             size = missing + missing // 8 + 16
             u, v = draw(size, starts)
             starts = starts[size:] if missing == PAIRS else starts
-            apart = u != v
-            drawn = np.minimum(u, v)[apart] * self.num_nodes + np.maximum(u, v)[apart]
+            no_loop = u != v
+            drawn = np.minimum(u, v)[no_loop] * self.num_nodes + np.maximum(u, v)[no_loop]
             values, first = np.unique(drawn, return_index=True)
             position = np.minimum(np.searchsorted(keys, values), max(keys.size - 1, 0))
             fresh = first[keys[position] != values] if keys.size else first
@@ -183,9 +183,9 @@ class CSBM(Dataset):
         position = np.searchsorted(table.ravel(), labels[row] + rng.random(row.size), side="right")
         # A sum can round up to the next class's range.
         col = np.minimum(position - labels[row] * words, words - 1)
-        found = sp.csr_matrix((np.ones(row.size, dtype=np.float32), (row, col)), shape=(labels.size, words))
-        found.data[:] = 1  # a word drawn twice is in the bag once
-        return found
+        bags = sp.csr_matrix((np.ones(row.size, dtype=np.float32), (row, col)), shape=(labels.size, words))
+        bags.data[:] = 1  # a word drawn twice is in the bag once
+        return bags
 
     def _gaussian(self, labels: np.ndarray, rng: np.random.Generator, storage: Storage | None = None) -> np.ndarray:
         """Unit noise around class means that lie about ``feature_signal`` from the origin."""
@@ -221,7 +221,7 @@ class _Blocks:
         return self.order[np.minimum(np.searchsorted(self.end, position, side="right"), self.order.size - 1)]
 
 
-def _apart(labels: np.ndarray, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _different_labels(labels: np.ndarray, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     different = labels[u] != labels[v]
     return u[different], v[different]
 
@@ -263,7 +263,7 @@ class CSBMMultiLabel(CSBM):
         weight /= weight.sum(axis=1, keepdims=True)
         odds = -np.expm1(-_tokens_for(weight, self.labels_per_node - 1)[:, None] * weight)
         np.fill_diagonal(odds, 1)
-        found = np.empty((labels.size, self.num_classes), dtype=np.float32)
+        targets = np.empty((labels.size, self.num_classes), dtype=np.float32)
         for label in range(self.num_classes):
-            found[:, label] = rng.random(labels.size) < odds[labels, label]
-        return found
+            targets[:, label] = rng.random(labels.size) < odds[labels, label]
+        return targets

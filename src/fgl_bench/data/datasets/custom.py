@@ -68,10 +68,10 @@ class Custom(Dataset):
             raise UserError(f"dataset.path={shown(path)}: must end in {' or '.join(READERS)}")
         if "*" not in path.name and "?" not in path.name:
             return {self.path: path}
-        found = sorted(Path(name) for name in glob.glob(str(path)))
-        if not found:
+        paths = sorted(Path(name) for name in glob.glob(str(path)))
+        if not paths:
             raise UserError(f"dataset.path={shown(path)}: no file has such a name")
-        return {str(each): each for each in found}
+        return {str(each): each for each in paths}
 
     def read(self, root: Path) -> Graph:
         files, parts, others = self.files(root), [], []

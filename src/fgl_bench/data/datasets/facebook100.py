@@ -70,10 +70,10 @@ class Facebook100(Dataset):
         sizes = [len(table) for table in tables]
         whole = np.concatenate(tables)
         school = np.repeat(np.arange(len(sizes)), sizes)
-        columns = [whole[:, place] for name, place in SHARED.items() if name != self.label]
+        columns = [whole[:, column] for name, column in SHARED.items() if name != self.label]
         if self.school_features:
             most = whole.max(initial=0) + 1
-            columns += [np.where(whole[:, place] > 0, school * most + whole[:, place], 0) for place in OF_SCHOOL.values()]
+            columns += [np.where(whole[:, column] > 0, school * most + whole[:, column], 0) for column in OF_SCHOOL.values()]
         features = sp.csr_matrix(sp.hstack([one_hot(codes, self.min_frequency) for codes in columns]))
         parts = np.split(np.arange(len(whole)), np.cumsum(sizes)[:-1])
         labels = classes(whole[:, SHARED[self.label]], CLASSES[self.label])
@@ -109,19 +109,19 @@ def _address(file: str) -> str | None:
 def classes(codes: np.ndarray, wanted: Sequence[int]) -> np.ndarray:
     """The place of every code in the ascending ``wanted``; -1 where it is not there."""
     kinds = np.asarray(wanted)
-    place = np.searchsorted(kinds, codes).clip(max=kinds.size - 1)
-    return np.where(kinds[place] == codes, place, -1)
+    index = np.searchsorted(kinds, codes).clip(max=kinds.size - 1)
+    return np.where(kinds[index] == codes, index, -1)
 
 
 def one_hot(codes: np.ndarray, min_frequency: int = 1) -> sp.csr_matrix:
     """A column for every code above 0, in ascending order, and a last one for all those that fewer than ``min_frequency`` have."""
-    kinds, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    kinds, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
     usual = (counts >= min_frequency) & (kinds > 0)
     column = np.where(usual, np.cumsum(usual) - 1, usual.sum())
     known = kinds > 0
-    rows = np.flatnonzero(known[place])
+    rows = np.flatnonzero(known[inverse])
     width = int(usual.sum() + (known & ~usual).any())
-    return sp.csr_matrix((np.ones(rows.size, np.float32), (rows, column[place][rows])), shape=(codes.size, width))
+    return sp.csr_matrix((np.ones(rows.size, np.float32), (rows, column[inverse][rows])), shape=(codes.size, width))
 
 
 MOST_SECONDS = 60  # a file; the largest takes one or two
@@ -143,13 +143,13 @@ def read_schools(dataset: str, paths: Sequence[Path]) -> list[tuple[sp.coo_matri
         line = [sys.executable, "-P", "-c", PROGRAM, *names]
         try:
             done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=MOST_SECONDS * len(paths))
-            said = done.stderr.splitlines() or [f"scipy's parser ended with status {done.returncode}"]  # a signal's is below 0
+            lines = done.stderr.splitlines() or [f"scipy's parser ended with status {done.returncode}"]  # a signal's is below 0
         except subprocess.TimeoutExpired:
-            said = [f"scipy's parser was stopped after {MOST_SECONDS * len(paths)} s"]
+            lines = [f"scipy's parser was stopped after {MOST_SECONDS * len(paths)} s"]
         for path, part in zip(paths, parts, strict=True):
             with reading(dataset, path):
                 if not part.is_file():
-                    raise ValueError(said[-1])
+                    raise ValueError(lines[-1])
                 with np.load(part, allow_pickle=False) as arrays:
                     rows, columns = arrays["shape"].tolist()
                     links = sp.coo_matrix((np.ones(arrays["row"].size), (arrays["row"], arrays["col"])), shape=(rows, columns))

@@ -56,8 +56,8 @@ class Planetoid(Dataset):
             if sizes != (start, (test.size, allx.shape[1]), (start, classes), (test.size, classes)):
                 raise ValueError("the ind.* files do not fit together")
             # Test rows go where test.index says; ids that it skips (CiteSeer's isolated nodes) stay zero.
-            place = sp.csr_matrix((np.ones(test.size, dtype=np.float32), (test - start, np.arange(test.size))), (nodes - start, test.size))
-            features = sp.vstack([allx.astype(np.float32), place @ tx.astype(np.float32)], format="csr")
+            order = sp.csr_matrix((np.ones(test.size, dtype=np.float32), (test - start, np.arange(test.size))), (nodes - start, test.size))
+            features = sp.vstack([allx.astype(np.float32), order @ tx.astype(np.float32)], format="csr")
             labels = np.zeros(nodes, dtype=np.int64)
             labels[:start] = ally.argmax(axis=1)
             labels[test] = ty.argmax(axis=1)

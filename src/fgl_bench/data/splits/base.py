@@ -12,7 +12,7 @@ import numpy as np
 
 from fgl_bench.data.checks import check_num_clients, check_ratios
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.masks import Masks, given_masks, random_masks, stratified_masks
+from fgl_bench.data.masks import Masks, first_of_class, given_masks, held_out_masks, random_masks, stratified_masks
 from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator
 
@@ -36,11 +36,18 @@ class Split:
         stratify: masks are drawn class by class; otherwise regardless of classes.
         score_trained: evaluation points at which the trained models are scored with ``test=server``: ``every``, ``final`` or ``never``.
             All C of them are scored on the whole graph, so that each of these points costs C passes over it.
+        reserve: share of every class, drawn once from seed 0 for all repetitions, that validates and is never tested
+            (:func:`fgl_bench.data.masks.held_out_masks`); null draws all three masks in every repetition.
+        train_per_class: with ``reserve``, training nodes of every class wherever masks are drawn; null takes the first ratio.
         overlaps: whether a node may have several clients.
+        personal_ends: whether each client has its own input and output layers.
+        reads_features: whether clients depend on the features.
         ways_of_masks: values of ``masks``; a split with more of them overrides :meth:`draw_masks`.
     """
 
     overlaps: ClassVar[bool] = False
+    reads_features: ClassVar[bool] = False
+    personal_ends: ClassVar[bool] = False
     ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "given")
 
     ratios: list[float] | None
@@ -50,6 +57,8 @@ class Split:
     masks: str = field(default="client", kw_only=True)
     stratify: bool = field(default=True, kw_only=True)
     score_trained: str = field(default="final", kw_only=True)
+    reserve: float | None = field(default=None, kw_only=True)
+    train_per_class: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.ratios is not None:
@@ -70,6 +79,12 @@ class Split:
             raise UserError("split.stratify=false: split.masks=given takes the masks of the data; set it to true")
         if self.inductive and self.test == "server":
             raise UserError("split.inductive=true: with split.test=server clients hold training nodes only anyway; set it to false")
+        if self.reserve is not None and (self.test == "server" or self.masks not in ("client", "global") or not self.stratify):
+            raise UserError(f"split.reserve={self.reserve}: needs split.test=clients, split.stratify=true, split.masks=client or global")
+        if self.reserve is not None and not 0 < self.reserve < 1:
+            raise UserError(f"split.reserve={self.reserve}: must be a share between 0 and 1, or null")
+        if self.train_per_class is not None and (self.reserve is None or self.train_per_class < 1):
+            raise UserError(f"split.train_per_class={self.train_per_class}: must be at least 1, and needs split.reserve")
         if not set(self.per_seed) <= set(AXES):
             raise UserError(f"split.per_seed={list(self.per_seed)}: may hold {' and '.join(AXES)} only")
 
@@ -130,6 +145,8 @@ class Split:
             cache_dir: where partitions are kept, None for none; for splits whose masks follow from how nodes were dealt.
         """
         draw, strata, seed = stratified_masks if self.stratify else random_masks, graph.strata, seeds[1]
+        if self.reserve is not None:
+            return self._held_out_masks(graph, nodes, ratios, seed)
         if self.masks == "client":
             return [draw(strata[ids], ratios, generator(seed, "masks", i)) for i, ids in enumerate(nodes)]
         if self.masks == "given":
@@ -141,6 +158,22 @@ class Split:
         shared = np.zeros((3, graph.num_nodes), dtype=bool)
         shared[:, held] = draw(strata[held], ratios, generator(seed, "masks", "shared"))
         return [tuple(shared[:, ids]) for ids in nodes]
+
+    def _held_out_masks(self, graph: Graph, nodes: Sequence[np.ndarray], ratios: tuple[float, float, float], seed: int) -> list[Masks]:
+        """:meth:`draw_masks` with a reserve, drawn class by class over the whole graph."""
+        strata, share = graph.strata, float(self.reserve or 0)
+        sizes = np.bincount(strata[strata >= 0])
+        reserve = first_of_class(strata, np.floor(share * sizes), generator(0, "masks", "reserve"))
+        if self.masks == "client":
+            streams = [generator(seed, "masks", i) for i in range(len(nodes))]
+            return [
+                held_out_masks(strata[ids], ratios, stream, reserve[ids], self.train_per_class)
+                for ids, stream in zip(nodes, streams, strict=True)
+            ]
+        held = np.zeros(graph.num_nodes, dtype=bool)
+        held[np.concatenate(nodes)] = True
+        drawn = held_out_masks(np.where(held, strata, -1), ratios, generator(seed, "masks", "shared"), reserve, self.train_per_class)
+        return [(drawn[0][ids], drawn[1][ids], drawn[2][ids]) for ids in nodes]
 
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         """``[N]`` int64: the client of every node. Empty clients are repaired by the caller."""

@@ -133,10 +133,10 @@ class Clusters:
 
 def degrees(graph: Weighted) -> np.ndarray:
     """``[N]`` edges of every node."""
-    found = np.zeros(graph.num_nodes, dtype=np.int64)
+    degree = np.zeros(graph.num_nodes, dtype=np.int64)
     for row, _ in in_blocks(graph.edges):  # rows are sorted: a block has a range of them
-        found[row[0] : row[-1] + 1] += np.bincount(row - row[0])
-    return found
+        degree[row[0] : row[-1] + 1] += np.bincount(row - row[0])
+    return degree
 
 
 def groups(starts: np.ndarray) -> Iterator[list[slice]]:
@@ -150,17 +150,17 @@ def groups(starts: np.ndarray) -> Iterator[list[slice]]:
 def contracted(graph: Weighted, clusters: np.ndarray) -> Weighted:
     """The graph of the clusters."""
     count, done = int(clusters.max()) + 1, 0
-    found, waiting = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))], 0
+    chunks, waiting = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))], 0
     for row, col in in_blocks(graph.edges):
         low, high = clusters[row], clusters[col]
         forward = low < high
         weights = None if graph.weights is None else graph.weights[done : done + row.size][forward]
         done += row.size
-        found.append(summed((low * count + high)[forward], weights))
-        waiting += found[-1][0].size
-        if waiting > max(found[0][0].size, 1 << 24):
-            found, waiting = [merged(found)], 0
-    keys, weights = merged(found)
+        chunks.append(summed((low * count + high)[forward], weights))
+        waiting += chunks[-1][0].size
+        if waiting > max(chunks[0][0].size, 1 << 24):
+            chunks, waiting = [merged(chunks)], 0
+    keys, weights = merged(chunks)
     upper = sp.csr_matrix((weights, np.divmod(keys, count)), shape=(count, count))
     both = upper + upper.T
     rows = np.repeat(np.arange(count), np.diff(both.indptr))
@@ -222,10 +222,10 @@ class LabelPropagation(Split):
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         cap = max(1, graph.num_nodes // (num_clients * self.clusters_per_client))
         level = Weighted(graph.edges, None, np.ones(graph.num_nodes, dtype=np.int64))
-        found = np.arange(graph.num_nodes)
+        cluster = np.arange(graph.num_nodes)
         for depth in range(10):
             clusters = label_propagation(level, cap, self.sweeps, derive_seed(seed, "partition", "label_propagation", str(depth)))
-            found, before, level = clusters[found], level.num_nodes, contracted(level, clusters)
+            cluster, before, level = clusters[cluster], level.num_nodes, contracted(level, clusters)
             if level.num_nodes <= ENOUGH * num_clients or level.num_nodes > 0.9 * before:
                 break
-        return divided(level, num_clients, seed)[found]
+        return divided(level, num_clients, seed)[cluster]

@@ -40,8 +40,8 @@ def python_louvain(graph: Graph, resolution: float, seed: int) -> np.ndarray:
         faster = "split.backend=igraph (igraph's multilevel method) takes about a second and gives other parts"
         log.warning("python-louvain takes about %.0f s for a partition of %s; %s", seconds, graph.name, faster)
     network = networkx.from_scipy_sparse_array(sp.csr_array(adjacency(graph.edges, graph.num_nodes)))
-    found = community.best_partition(network, resolution=resolution, random_state=seed % 2**32)
-    return np.fromiter((found[node] for node in range(graph.num_nodes)), dtype=np.int64, count=graph.num_nodes)
+    membership = community.best_partition(network, resolution=resolution, random_state=seed % 2**32)
+    return np.fromiter((membership[node] for node in range(graph.num_nodes)), dtype=np.int64, count=graph.num_nodes)
 
 
 def igraph_multilevel(graph: Graph, resolution: float, seed: int) -> np.ndarray:
@@ -55,10 +55,10 @@ def igraph_multilevel(graph: Graph, resolution: float, seed: int) -> np.ndarray:
     network = igraph.Graph(n=graph.num_nodes, edges=graph.edges[:, forward].T)
     igraph.set_random_number_generator(random.Random(seed))
     try:
-        found = network.community_multilevel(resolution=resolution)
+        clustering = network.community_multilevel(resolution=resolution)
     finally:
         igraph.set_random_number_generator(random)
-    return np.asarray(found.membership, dtype=np.int64)
+    return np.asarray(clustering.membership, dtype=np.int64)
 
 
 BACKENDS = {"python_louvain": python_louvain, "igraph": igraph_multilevel}
@@ -140,8 +140,8 @@ class Louvain(Split):
         check_choice("split.backend", self.backend, BACKENDS)
         check_between("split.resolution", self.resolution, 1e-9, float("inf"))
         state = derive_seed(seed, "partition", "louvain") if self.seed is None else self.seed
-        found = BACKENDS[self.backend](graph, self.resolution, state)
-        _, first, named = np.unique(found, return_index=True, return_inverse=True)
+        membership = BACKENDS[self.backend](graph, self.resolution, state)
+        _, first, named = np.unique(membership, return_index=True, return_inverse=True)
         return members(np.argsort(np.argsort(first))[named], first.size)
 
     def _dealt(self, communities: list[np.ndarray], num_nodes: int, num_clients: int) -> tuple[list[np.ndarray], np.ndarray, int]:
@@ -175,8 +175,8 @@ class Louvain(Split):
             held[client] += piece.tolist() * (2 if twice else 1)
         draws = random.Random(derive_seed(seeds[1], "masks", "louvain") if self.seed is None else self.seed)
         # A client that was dealt nothing, and the one that gave it some of its nodes, have them in ascending order.
-        held = [mine if set(mine) == set(ids.tolist()) else ids.tolist() for mine, ids in zip(held, nodes, strict=True)]
-        return [masks_in_order(mine, ids, graph.strata[ids] >= 0, ratios, draws) for mine, ids in zip(held, nodes, strict=True)]
+        held = [order if set(order) == set(ids.tolist()) else ids.tolist() for order, ids in zip(held, nodes, strict=True)]
+        return [masks_in_order(order, ids, graph.strata[ids] >= 0, ratios, draws) for order, ids in zip(held, nodes, strict=True)]
 
 
 class _Communities(Louvain):
@@ -187,20 +187,20 @@ class _Communities(Louvain):
 
 
 def masks_in_order(
-    dealt: Sequence[int], ids: np.ndarray, labeled: np.ndarray, ratios: tuple[float, float, float], draws: random.Random
+    order: Sequence[int], ids: np.ndarray, labeled: np.ndarray, ratios: tuple[float, float, float], draws: random.Random
 ) -> Masks:
-    """Masks of a client's nodes ``ids [n]`` by a shuffle of ``dealt``, its nodes in the order in which they came, some of them twice.
+    """Masks of a client's nodes ``ids [n]`` by a shuffle of ``order``, its nodes in the order in which they came, some of them twice.
 
     The first ``int(a n)`` train, the next ``int(b n)`` validate, and the rest tests where a + b + c = 1, else ``int(c n)``.
     """
-    shuffled = list(dealt)
+    shuffled = list(order)
     draws.shuffle(shuffled)
-    sizes = [int(share * len(dealt)) for share in ratios]
+    sizes = [int(share * len(order)) for share in ratios]
     if sum(ratios) > 1 - SLACK:
-        sizes[2] = len(dealt) - sizes[0] - sizes[1]
+        sizes[2] = len(order) - sizes[0] - sizes[1]
     kind = np.full(ids.size, -1)
     ends = np.cumsum(sizes)
-    for place, which in zip(np.searchsorted(ids, shuffled), np.searchsorted(ends, np.arange(len(dealt)), side="right"), strict=True):
-        kind[place] = which if kind[place] < 0 else kind[place]
-    train, val, test = ((kind == which) & labeled for which in range(3))
+    for node, part in zip(np.searchsorted(ids, shuffled), np.searchsorted(ends, np.arange(len(order)), side="right"), strict=True):
+        kind[node] = part if kind[node] < 0 else kind[node]
+    train, val, test = ((kind == part) & labeled for part in range(3))
     return train, val, test

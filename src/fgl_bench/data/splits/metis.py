@@ -55,15 +55,15 @@ def libmetis_parts(matrix: sp.csr_matrix, num_parts: int, seed: int | None) -> n
 
 def libmetis() -> ctypes.CDLL:
     """The system's library, if its numbers are of 32 bits."""
-    found = ctypes.util.find_library("metis")
+    path = ctypes.util.find_library("metis")
     remedy = "needs METIS 5.1 with 32-bit numbers as a library of the system: apt-get install libmetis5; or split.backend=pymetis"
-    if found is None:
+    if path is None:
         raise UserError(f"split.backend=libmetis {remedy}")
-    library = ctypes.CDLL(found)
+    library = ctypes.CDLL(path)
     options = np.zeros(2 * LIBMETIS_OPTIONS, dtype=np.int32)
     library.METIS_SetDefaultOptions(options.ctypes.data_as(ctypes.c_void_p))
     if options[LIBMETIS_OPTIONS:].any():  # it has written 64 bits for each option
-        raise UserError(f"split.backend=libmetis {remedy}; {found} has 64-bit numbers")
+        raise UserError(f"split.backend=libmetis {remedy}; {path} has 64-bit numbers")
     return library
 
 

@@ -29,7 +29,7 @@ class Natural(Split):
     def clients(self, graph: Graph) -> int:
         """How many clients there are; a UserError where the dataset has no owners."""
         if graph.owner is None:
-            known = "twitch, facebook100, citation_domains or webkb"
+            known = "twitch, facebook100, citation_domains, webkb or molecules"
             own = "owner [N] in the file of a graph of your own, a file for each client (dataset.path='clients/*.npz')"
             raise UserError(f"split=natural: dataset={graph.name} has no owners; use dataset={known}, {own}, or another split")
         return int(np.unique(graph.owner).size) * self.parts_per_owner
@@ -47,8 +47,18 @@ class Natural(Split):
         parts = self.parts_per_owner
         if nodes.size < parts:
             raise UserError(f"split.parts_per_owner={parts}: an owner of dataset={graph.name} has only {nodes.size} node(s)")
-        place = np.full(graph.num_nodes, -1)
-        place[nodes] = np.arange(nodes.size)
-        edges = place[graph.edges]
+        local = np.full(graph.num_nodes, -1)
+        local[nodes] = np.arange(nodes.size)
+        edges = local[graph.edges]
         own = Graph(graph.name, graph.features[nodes], edges[:, (edges >= 0).all(0)], graph.labels[nodes], graph.num_classes)
         return members(fill_empty(metis_parts(own, parts, seed), parts), parts)
+
+
+@dataclass
+class Domains(Natural):
+    """One client per owner, whose features and classes are unlike the others': input and output layers are each client's own.
+
+    The rest of the network is what methods share, as in the federations of several data sets of GCFL (Xie et al., NeurIPS 2021).
+    """
+
+    personal_ends: ClassVar[bool] = True

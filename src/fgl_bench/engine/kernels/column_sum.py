@@ -30,12 +30,12 @@ def combined(batch: Batch, build: Derived, coefficients: Tensor, dropout: Dropou
         from fgl_bench.engine.kernels.column_sum_loops import ColumnSum
 
         each = coefficients if by_column else coefficients[..., None].expand(-1, -1, blocks.shape[3])
-        return ColumnSum.apply(each, blocks, dropout.kept(blocks.shape[1], rate) if isinstance(dropout, Dropout) else None)
+        return ColumnSum.apply(each, blocks, dropout.masks(blocks.shape[1], rate) if isinstance(dropout, Dropout) else None)
     values = blocks.stacked()
     if not drops and not by_column:
         k, copies, nodes, width = values.shape
         summed = torch.bmm(coefficients[:, None].to(values.dtype), values.view(k, copies, nodes * width))
         return summed.view(k, nodes, width).to(kind)
     each = coefficients[:, :, None] if by_column else coefficients[..., None, None]
-    kept = (lambda b: dropout(b, rate)) if drops else (lambda b: b)
-    return cast(Tensor, sum(each[:, j] * kept(values[:, j].to(kind)) for j in range(values.shape[1])))
+    dropped = (lambda b: dropout(b, rate)) if drops else (lambda b: b)
+    return cast(Tensor, sum(each[:, j] * dropped(values[:, j].to(kind)) for j in range(values.shape[1])))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.derived import DerivedBlocks
-from fgl_bench.engine.dropout import ALL, Kept
-from fgl_bench.engine.kernels.compiled import loop, over, shares
+from fgl_bench.engine.dropout import ALL, Masks
+from fgl_bench.engine.kernels.compiled import loop, parallel_for, shares
 
 # Those of engine.random_numbers, where they are signed.
 _GOLDEN, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -88,15 +88,15 @@ class ColumnSum(torch.autograd.Function):
     """``sum_j c_j dropout(B_j)`` of coefficients ``[k, J, F]``, on every thread some replicas; without ``kept`` nothing is dropped."""
 
     @staticmethod
-    def forward(ctx: Any, coefficients: Tensor, blocks: DerivedBlocks, kept: Kept | None) -> Tensor:
+    def forward(ctx: Any, coefficients: Tensor, blocks: DerivedBlocks, masks: Masks | None) -> Tensor:
         k, copies, width = coefficients.shape
-        kept = kept or Kept(torch.zeros(copies, k, dtype=torch.int64), ALL, 1.0)
+        masks = masks or Masks(torch.zeros(copies, k, dtype=torch.int64), ALL, 1.0)
         values = blocks.values.numpy()
         out = coefficients.new_empty(k, values.shape[2], width)
-        keys, scale = kept.keys.numpy().view(np.uint64), np.asarray(kept.scale, values.dtype)[()]
-        ctx.arrays, ctx.mask = (values, blocks.owner), (keys, kept.threshold, scale)
+        keys, scale = masks.keys.numpy().view(np.uint64), np.asarray(masks.scale, values.dtype)[()]
+        ctx.arrays, ctx.mask = (values, blocks.owner), (keys, masks.threshold, scale)
         given, into = coefficients.detach().contiguous().numpy(), out.numpy()
-        over(shares([1] * k), lambda first, last: sum_forward(*ctx.arrays, given, *ctx.mask, into, first, last))
+        parallel_for(shares([1] * k), lambda first, last: sum_forward(*ctx.arrays, given, *ctx.mask, into, first, last))
         return out
 
     @staticmethod
@@ -104,5 +104,5 @@ class ColumnSum(torch.autograd.Function):
         (values, owner), (k, _, width) = ctx.arrays, gradient.shape
         out = gradient.new_zeros(k, values.shape[1], width)
         given, into = gradient.contiguous().numpy(), out.numpy()
-        over(shares([1] * k), lambda first, last: sum_backward(values, owner, given, *ctx.mask, into, first, last))
+        parallel_for(shares([1] * k), lambda first, last: sum_backward(values, owner, given, *ctx.mask, into, first, last))
         return out, None, None

@@ -32,7 +32,7 @@ def loop(function: Callable[..., Any]) -> Any:
     return numba.njit(fastmath=LENIENT, nogil=True, error_model="numpy", cache=True)(function)
 
 
-def over(parts: Sequence[tuple[int, int]], function: Callable[[int, int], None]) -> None:
+def parallel_for(parts: Sequence[tuple[int, int]], function: Callable[[int, int], None]) -> None:
     """``function(first, last)`` for every range, side by side on torch's threads."""
     if len(parts) < 2:
         for part in parts:

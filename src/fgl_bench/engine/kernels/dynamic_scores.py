@@ -69,7 +69,7 @@ class _Dynamic(torch.autograd.Function):
             slope.unflatten(1, (heads, -1)).mul_(each[..., None])
             return slope
 
-        kept = source.new_empty(edges.source.numel(), width) if edges.source.numel() <= _at_once(source.device, width, KEPT) else None
+        flows = source.new_empty(edges.source.numel(), width) if edges.source.numel() <= _at_once(source.device, width, KEPT) else None
         for part, nodes in edges.pieces(False, most):
             total = _pair_sums(ends, edges.pairs(False), part)
             positive = _positive(total)
@@ -78,12 +78,12 @@ class _Dynamic(torch.autograd.Function):
             positive.unflatten(1, (heads, -1)).mul_(moved[part, :, None])
             above = row_sums(positive, starts).unflatten(1, (heads, -1))
             to_weight[nodes] = row_sums(total.mul_(slope), starts)
-            flow = torch.mul(slope, _of_replicas(flat, edges.target, part, nodes, per), out=slope if kept is None else kept[part])
+            flow = torch.mul(slope, _of_replicas(flat, edges.target, part, nodes, per), out=slope if flows is None else flows[part])
             rows = row_sums(flow, starts)
             to_target[nodes] = rows.mul_((above.gt(0) & above.lt(count[nodes])).flatten(1))
-        if kept is not None:
-            if len(kept):
-                to_source = F.embedding_bag(edges.order, kept, edges.out_of, mode="sum", include_last_offset=True)
+        if flows is not None:
+            if len(flows):
+                to_source = F.embedding_bag(edges.order, flows, edges.out_of, mode="sum", include_last_offset=True)
             return to_source, to_target, to_weight.view(k, per, width).sum(1).view_as(weight), None, None
         sources = edges.source.index_select(0, edges.order)
         for part, nodes in edges.pieces(True, most):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.kernels.compiled import loop, over, shares
+from fgl_bench.engine.kernels.compiled import loop, parallel_for, shares
 from fgl_bench.engine.sparse import Edges
 
 
@@ -87,7 +87,7 @@ class DynamicScores(torch.autograd.Function):
         ctx.ranges = [(first * per, last * per) for first, last in shares(np.diff(edges.bounds).tolist())]
         ctx.save_for_backward(source, target, weight)
         scores = out.numpy()
-        over(ctx.ranges, lambda first, last: scores_forward(*arrays, *ctx.constants, scores, first, last))
+        parallel_for(ctx.ranges, lambda first, last: scores_forward(*arrays, *ctx.constants, scores, first, last))
         return out.mT.contiguous()
 
     @staticmethod
@@ -95,7 +95,7 @@ class DynamicScores(torch.autograd.Function):
         held = ctx.saved_tensors
         shape = (-1, *held[2].shape[1:])
         arrays = [x.detach().contiguous().view(shape).numpy() for x in held]
-        found = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in held]
-        out, each = [x.view(shape).numpy() for x in found], gradient.mT.contiguous().numpy()
-        over(ctx.ranges, lambda first, last: scores_backward(*arrays, *ctx.constants, each, *out, first, last))
-        return found[0], found[1], found[2], None, None
+        gradients = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in held]
+        out, each = [x.view(shape).numpy() for x in gradients], gradient.mT.contiguous().numpy()
+        parallel_for(ctx.ranges, lambda first, last: scores_backward(*arrays, *ctx.constants, each, *out, first, last))
+        return gradients[0], gradients[1], gradients[2], None, None

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.kernels.compiled import loop, over, shares
+from fgl_bench.engine.kernels.compiled import loop, parallel_for, shares
 from fgl_bench.engine.sparse import Edges
 
 
@@ -241,29 +241,29 @@ class Convolution(torch.autograd.Function):
         (_, n, factors, _), keep = x.shape, ctx.needs_input_grad[0]
         rows = x.detach().contiguous().flatten(0, 1)
         z, out, inverse = torch.empty_like(rows), torch.empty_like(rows), rows.new_empty(rows.shape[:2])
-        kept = rows.new_empty(iterations if keep else 0, edges.source.numel(), factors)
+        saved = rows.new_empty(iterations if keep else 0, edges.source.numel(), factors)
         constants = edges.source.numpy(), edges.into.numpy(), *np.array([temperature, slope], z.numpy().dtype)
         ranges = [(first * n, last * n) for first, last in shares(np.diff(edges.bounds).tolist())]
-        arrays = [each.numpy() for each in (rows, z, inverse, out, kept)]
+        arrays = [each.numpy() for each in (rows, z, inverse, out, saved)]
 
         def route(first: int, last: int) -> None:
-            rows, z, inverse, out, kept = arrays
+            rows, z, inverse, out, saved = arrays
             scale(rows, z, inverse, first, last)
-            route_forward(z, *constants, out, kept, iterations, first, last)
+            route_forward(z, *constants, out, saved, iterations, first, last)
 
-        over(ranges, route)
+        parallel_for(ranges, route)
         if keep:
-            ctx.z, ctx.kept, ctx.inverse, ctx.constants, ctx.ranges = z, kept, inverse, constants, ranges
+            ctx.z, ctx.saved, ctx.inverse, ctx.constants, ctx.ranges = z, saved, inverse, constants, ranges
         return out.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         rows = gradient.contiguous().view_as(ctx.z)
         total, dx = torch.zeros_like(rows), torch.empty_like(rows)
-        z, kept, inverse, *arrays = (each.numpy() for each in (ctx.z, ctx.kept, ctx.inverse, rows, total, dx))
+        z, saved, inverse, *arrays = (each.numpy() for each in (ctx.z, ctx.saved, ctx.inverse, rows, total, dx))
 
         def back(first: int, last: int) -> None:
-            route_backward(z, *ctx.constants, kept, arrays[0], inverse, *arrays[1:], first, last)
+            route_backward(z, *ctx.constants, saved, arrays[0], inverse, *arrays[1:], first, last)
 
-        over(ctx.ranges, back)
+        parallel_for(ctx.ranges, back)
         return dx.view_as(gradient), None, None, None, None

@@ -219,7 +219,7 @@ def statistics(paper: Paper, results: Path, published: Printed) -> Iterator[tupl
         trips = table.measure == "trips"
         unit = "client trips to the target" if trips else "score in %"
         for model in MODELS:
-            part = analysis.analyze(paper, table, stored, published, model)
+            part = analysis.analyze(table, stored, published, model)
             title = f"{paper.title}, table {table.key}, {model} models"
             if part.ranks is not None:
                 yield f"table{table.key}_ranks_{model}", critical_difference(part.ranks, title)

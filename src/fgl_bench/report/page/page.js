@@ -1,5 +1,5 @@
 // Which view the address asks for; all of it starts here.
-const VIEWS = { "": overview, methods: methodsView, method: methodView, compare: compareView, settled: settledView, search: searchView };
+const VIEWS = { "": overview, methods: methodsView, method: methodView, compare: compareView, verdicts: verdictsView, search: searchView };
 
 function show() {
   controls();

@@ -33,7 +33,6 @@ function against(points, key, sign) {
 }
 function statistics() {
   const found = (table().statistics || {})[kind()], parts = [];
-  at("counts").textContent = found && Object.keys(found.verdicts).length ? `Against the printed cells: ${found.counts.within} within, ${found.counts.higher} higher, ${found.counts.lower} lower.` : "";
   const keys = columns().map((column) => column.key);
   const shown = found ? Object.entries(found.columns).filter(([key]) => keys.includes(key)) : [];
   at("statistics-part").hidden = !shown.length;
@@ -44,7 +43,7 @@ function statistics() {
   const known = Object.entries(found.fairness), percent = (value) => (value === undefined || value === null ? "" : (100 * value).toFixed(1));
   if (known.length) parts.push(rows("Over clients, in %: means over seeds and the ranked columns", ["method", "worst", "lowest tenth", "median", "best", "std"], known.map(([title, part]) => [title, ...["worst", "tenth", "median", "best", "std"].map((name) => percent(part[name]))]), `${table().heading} clients`));
   for (const [key] of shown) if (Object.keys(found.points[key] || {}).length > 1) parts.push(against(found.points[key], key, table().measure === "trips" ? -1 : 1));
-  parts.push(note(isPrinted() ? data.about : data.about.split(/ (?=tau:|Verdict:|Front:)/).filter((text) => !/^(tau|Verdict):/.test(text)).join(" ")));
+  parts.push(note(isPrinted() ? data.about : data.about.split(/ (?=tau:|Front:)/).filter((text) => !/^tau:/.test(text)).join(" ")));
   at("statistics").replaceChildren(...parts);
   savable(at("statistics"));
 }

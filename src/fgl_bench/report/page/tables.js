@@ -78,7 +78,7 @@ function draw() {
       const cell = cellOf(row, column), entry = cell && cell[kind()];
       const open = make("button", { type: "button", class: entry && entry.text ? null : "absent", onclick: () => details(row, column, cell) },
         entry && entry.text ? entry.text : "not run", hiddenText(`, ${row.title}, ${column.key}: open the run`));
-      const said = entry && entry.verdict ? make("span", { class: "verdict " + entry.verdict }, SIGNS[entry.verdict], hiddenText(WORDS[entry.verdict])) : null;
+      const said = entry && entry.verdict ? make("span", { class: "verdict " + entry.verdict }, SIGNS[entry.verdict], hiddenText(entry.verdict)) : null;
       const isBest = entry && entry.rank !== null && entry.rank === best.get(column.key);
       line.push(make("td", { class: isBest ? "best" : null }, open, said));
       if (both) line.push(make("td", { class: "printed" }, cell ? cell.published : ""));
@@ -108,7 +108,7 @@ function details(row, column, cell) {
   if (!run) parts.push(make("p", {}, "Not run yet."));
   else {
     const list = make("dl", {});
-    for (const [name, text] of [...kinds().filter((each) => cell[each]).map((each) => [each, cell[each].text + (cell[each].verdict ? ` (${WORDS[cell[each].verdict]})` : "")]),
+    for (const [name, text] of [...kinds().filter((each) => cell[each]).map((each) => [each, cell[each].text + (cell[each].verdict ? ` (${cell[each].verdict})` : "")]),
       ["published", cell.published], ...run.facts]) if (isKnown(text)) list.append(make("dt", {}, name), make("dd", {}, text));
     if (run.file) list.append(make("dt", {}, run.file.endsWith(".json") ? "file" : "folder"), make("dd", {}, make("a", { href: run.file.split("/").map(encodeURIComponent).join("/"), class: "file" }, run.file)));
     list.append(make("dt", {}, "in this page"), make("dd", {}, link("a link to this run", "run", cell.run)));

@@ -1,4 +1,4 @@
-// The views besides tables: the overview, methods, two methods side by side, findings on printed cells, and what a search finds.
+// The views besides tables: the overview, methods, two methods side by side, verdicts on printed cells, and what a search finds.
 const title = (text) => make("h2", { id: "view-heading", tabindex: -1 }, text);
 const tableLink = (text, paper, table) => link(text, paper.name, table.key);
 const methodLink = (name, text) => link(text || name, "method", name);
@@ -13,17 +13,16 @@ function overview() {
     own.tables.map((table) => [tableLink(table.title, own, table), String(table.made), String(table.rows.length), String(table.columns.length)])));
   if (papersRun.length) {
     const body = papersRun.flatMap((paper) => paper.tables.filter((table) => table.made).map((table) => {
-      const counts = MODELS.map((model) => (table.statistics || {})[model]).map((found) => (found && Object.keys(found.verdicts).length ? `${found.counts.within} / ${found.counts.higher} / ${found.counts.lower}` : ""));
-      return [tableLink(placeOf(paper, table), paper, table), table.title, `${table.made} of ${table.planned}`, ...counts, table.rows.filter((row) => row.key.startsWith("yours")).map((row) => row.title).join("; ")];
+      return [tableLink(placeOf(paper, table), paper, table), table.title, `${table.made} of ${table.planned}`, table.rows.filter((row) => row.key.startsWith("yours")).map((row) => row.title).join("; ")];
     }));
-    parts.push(make("h3", {}, "The papers' tables"), rows("Cells that were run, and of those that the paper prints: within both 95 % intervals / ours higher / ours lower", ["table", "what it shows", "cells run", ...MODELS, "placed in it"], body, "papers-tables"));
+    parts.push(make("h3", {}, "The papers' tables"), rows("Cells that were run", ["table", "what it shows", "cells run", "placed in it"], body, "papers-tables"));
   }
   if (idle.length) parts.push(note("Not run yet: ", idle.map((paper) => `${paper.title} (${plural(paper.tables.reduce((sum, table) => sum + table.planned, 0), "cell")})`).join(", "),
     ". make reproduce-tables PAPER=", idle[0].name, " runs one. ", make("button", { type: "button", class: "plain", onclick: () => { state.all = true; location.hash = address(idle[0].name, idle[0].tables[0].key); } }, "Show their printed numbers")));
-  const settled = data.papers.filter((paper) => paper.settled && paper.settled.counts);
-  if (settled.length) {
-    const names = Object.keys(settled[0].settled.counts);
-    parts.push(make("h3", {}, "What became of the printed cells"), rows("Printed cells by finding, each once", ["paper", ...names], settled.map((paper) => [link(paper.title, "settled", paper.name), ...names.map((name) => paper.settled.counts[name] || "")]), "settlements"), note(data.findings));
+  const judged = data.papers.filter((paper) => paper.verdicts && paper.verdicts.counts);
+  if (judged.length) {
+    const names = Object.keys(judged[0].verdicts.counts);
+    parts.push(make("h3", {}, "Verdicts on the printed cells"), rows("Printed cells by verdict", ["paper", ...names], judged.map((paper) => [link(paper.title, "verdicts", paper.name), ...names.map((name) => paper.verdicts.counts[name] || "")]), "verdicts"), note(data.about_verdicts));
   }
   if (data.leaderboard.length) parts.push(make("h3", {}, "Leaderboard"), rows("Leaderboard", data.leaderboard[0], data.leaderboard.slice(1)));
   const { used, others } = methodLists();
@@ -148,15 +147,15 @@ function forest(all, name, apart) {
   return make("figure", {}, picture, make("figcaption", {}, `${name}${one ? `; ${placeOf(all[0].a.paper, all[0].a.table)}` : ""}. Bars: 95 % t-intervals over the common seeds.`));
 }
 
-// ---- findings and search
+// ---- verdicts and search
 
-function settledView(name) {
-  const paper = data.papers.find((each) => each.name === name && each.settled.counts);
+function verdictsView(name) {
+  const paper = data.papers.find((each) => each.name === name && each.verdicts.counts);
   if (!paper) return overview();
-  const head = ["row", "model", "column", "printed", "ours", "finding", "shown by", "reason"], parts = [title(`${paper.title}: what became of the printed cells`), note(data.findings)];
+  const head = ["row", "model", "column", "printed", "ours", "difference from", "to", "verdict", "open setting"], parts = [title(`${paper.title}: verdicts on the printed cells`), note(data.about_verdicts)];
   for (const table of paper.tables) {
-    const cells = paper.settled.cells.filter((each) => each[0] === table.key).map((each) => each.slice(1));
-    if (cells.length) parts.push(make("h3", {}, tableLink(table.label, paper, table)), rows(`Printed cells of which a row of ours was run: ${cells.length}`, head, [...cells].sort((a, b) => (a[5] === "agrees") - (b[5] === "agrees")), `${paper.title} ${table.key} findings`));
+    const cells = paper.verdicts.cells.filter((each) => each[0] === table.key).map((each) => each.slice(1));
+    if (cells.length) parts.push(make("h3", {}, tableLink(table.label, paper, table)), rows(`Printed cells whose registered run is stored: ${cells.length}`, head, cells, `${paper.title} ${table.key} verdicts`));
   }
   return parts;
 }

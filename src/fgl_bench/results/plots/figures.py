@@ -156,8 +156,8 @@ def scale_of_costs(axis: Axes, costs: Sequence[float]) -> None:
     low, high = min(positive, default=1.0), max(positive, default=1.0)
     room = max(1.7, (high / low) ** 0.08)  # for a marker at the edge
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    places = [tick for power in powers for digit in (1, 2, 5) if low / 1.6 <= (tick := digit * 10.0**power) <= 1.6 * high]
-    shown = places[:: -(-len(places) // 4)]  # at most four
+    ticks = [tick for power in powers for digit in (1, 2, 5) if low / 1.6 <= (tick := digit * 10.0**power) <= 1.6 * high]
+    shown = ticks[:: -(-len(ticks) // 4)]  # at most four
     if len(positive) == len(costs):
         axis.set_xscale("log")
     else:

@@ -108,8 +108,8 @@ def label_ends(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None
     height = axis.get_figure().get_figheight() * axis.get_position().height  # type: ignore[union-attr]
     room = 1.15 * points("legend.fontsize") / 72 / height * (top - bottom)
     names = sorted(ends, key=lambda name: ends[name][1])
-    places = spread_out([ends[name][1] for name in names], room, bottom, top)
-    for name, y in zip(names, places, strict=True):
+    heights = spread_out([ends[name][1] for name in names], room, bottom, top)
+    for name, y in zip(names, heights, strict=True):
         x, end, color = ends[name]
         line: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1}
         options: dict[str, Any] = {"textcoords": axis.get_yaxis_transform(), "va": "center", "annotation_clip": False}
@@ -127,15 +127,15 @@ def spread_out(wanted: Sequence[float], room: float, low: float, high: float) ->
                 (clusters[-1][0] * clusters[-1][1] + last[0] * last[1]) / (clusters[-1][1] + last[1]),
                 clusters[-1][1] + last[1],
             ]
-    places = [bounds(cluster, room)[0] + room * i for cluster in clusters for i in range(int(cluster[1]))]
-    if places:  # clip to the panel from above, then from below
-        places[-1] = min(places[-1], high)
-        for i in range(len(places) - 2, -1, -1):
-            places[i] = min(places[i], places[i + 1] - room)
-        places[0] = max(places[0], low) if places[-1] - places[0] <= high - low else places[0]
-        for i in range(1, len(places)):
-            places[i] = max(places[i], places[i - 1] + room)
-    return places
+    heights = [bounds(cluster, room)[0] + room * i for cluster in clusters for i in range(int(cluster[1]))]
+    if heights:  # clip to the panel from above, then from below
+        heights[-1] = min(heights[-1], high)
+        for i in range(len(heights) - 2, -1, -1):
+            heights[i] = min(heights[i], heights[i + 1] - room)
+        heights[0] = max(heights[0], low) if heights[-1] - heights[0] <= high - low else heights[0]
+        for i in range(1, len(heights)):
+            heights[i] = max(heights[i], heights[i - 1] + room)
+    return heights
 
 
 def bounds(cluster: Sequence[float], room: float) -> tuple[float, float]:
