@@ -65,9 +65,10 @@ def test_every_point_is_heard_of_processes_that_end_before_their_next_report(alg
         assert [row["trip"] for row in heard if row["seed"] == history.seed] == list(history.trips)
 
 
-@pytest.mark.parametrize("model", ["sgc", "sign", "gamlp"])
-@pytest.mark.parametrize("mode", ["lazy", "precomputed"])
-@pytest.mark.parametrize("batch_nodes", ["null", 4])
+@pytest.mark.parametrize(
+    ("model", "mode", "batch_nodes"),
+    [("sgc", "lazy", 4), ("sign", "precomputed", 4), ("gamlp", "lazy", "null"), ("gamlp", "precomputed", 4)],
+)
 def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nodes, tmp_path):
     changes = {"dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
     spec, federations = prepared("fedavg", tmp_path, changes, seeds=[0, 1], rounds=3)

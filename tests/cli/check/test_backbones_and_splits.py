@@ -115,7 +115,10 @@ def test_a_faulty_backbone_is_refused(name, tmp_path, capsys):
         assert status == 1 and any(line.startswith(words) for line in broken(said)), said
 
 
-@pytest.mark.parametrize("name", MODELS)
+SOON = ("gcn", "gat", "sign", "unifilter")
+
+
+@pytest.mark.parametrize("name", [name if name in SOON else pytest.param(name, marks=pytest.mark.nightly) for name in MODELS])
 def test_the_package_s_backbones_keep_all_promises(name, capsys):
     assert examine(f"model/{name}", []) == 0, capsys.readouterr().out
 
