@@ -6,6 +6,8 @@
 
 ``draw`` writes tests/mutants.csv: a row is a file, a function, and a change of its code. ``measure`` applies each change in a worktree of
 HEAD, runs the tests that execute the changed line, and notes the first test that fails. It continues where it was interrupted.
+Of the stored rows, 150 are drawn with seed 0 and the last 30 with seed 58. An outcome is "equivalent" where no run can differ: the same
+value, another stream of draws, or a tolerance; that is judged by hand. "gone" is code that has been changed since.
 The lines that tests execute come from ``pytest --cov=src/fgl_bench --cov-context=test``.
 """
 

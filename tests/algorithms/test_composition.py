@@ -135,6 +135,7 @@ OWN_ATTRIBUTES = {
     "pairing": "of the command line's choice",
     "ranges": "of the model's own keys; the strategy's are checked with it",
     "trains": "a strategy that does not is refused",
+    "tasks": "of the model, whose graphs or labels are those of nodes",
     "node_batches": "models that change graphs need all nodes",
     "multilabel": "both models read classes",
     "labeled_only": "both models ask for every node",

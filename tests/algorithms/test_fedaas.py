@@ -19,7 +19,7 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.evaluation.history import History
 from fgl_bench.models.graphsage import GraphSAGE
-from tests.algorithms.comparing import TIGHT
+from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.algorithms.crossing import configured, everything, fedaas, gat, run
 from tests.reference.cross_client import Loop, small_graph, small_served
 
@@ -134,13 +134,11 @@ def test_features_never_cross():
     assert second.remote.any()
 
 
-def test_a_client_learns_nothing_from_remote_features_without_a_synchronisation():
-    federation = small_served()
-    other = small_served()
-    for client in other.observed[1:]:
-        client.features[:] = 7.0
-    with_them, without = (run([f], fedaas(interval=0), rounds=1) for f in (federation, other))
-    assert torch.equal(with_them.trips[0][0][1], without.trips[0][0][1])
+def test_without_a_synchronization_edges_between_clients_are_not_there():
+    federation, deep = small_served(), gat(layers=3, hidden=[5, 4, 3])
+    apart = dataclasses.replace(federation, cross_edges=federation.cross_edges[:, :0])
+    one, other = (run([f], fedaas(interval=0, fanout=None, sampling="uniform"), rounds=1, model=deep) for f in (federation, apart))
+    assert_same_trips(one, other, fewest=4)
 
 
 @settings(max_examples=10, deadline=None)

@@ -58,6 +58,9 @@ def test_the_loss_of_a_part_is_the_mean_over_its_nodes():
             assert part.training_nodes.weights[owner == i].tolist() == pytest.approx([1 / count] * count if count else [])
         assert torch.equal(part.labels, batch.labels.gather(1, part.index))
         assert torch.equal(part.training_nodes.labels, part.labels.flatten()[part.training_nodes.index])
+        for take in (part.operator, part.select):
+            with pytest.raises(RuntimeError, match="has no edges"):
+                take(None)
 
 
 @pytest.mark.parametrize("mode", ["lazy", "precomputed"])
