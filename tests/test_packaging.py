@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -98,9 +99,8 @@ def test_dependencies_are_what_the_code_imports() -> None:
     declared = " ".join([*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)])
     names = {"hydra": "hydra-core", "community": "python-louvain", "yaml": "omegaconf", "sklearn": "scikit-learn"}  # by import
     for path in (ROOT / "src").rglob("*.py"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            words = line.split()
-            if len(words) > 1 and words[0] in ("import", "from"):
-                top = words[1].split(".")[0].rstrip(",")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = [each.name for each in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None) or "__future__"]
+            for top in (module.split(".")[0] for module in modules):
                 if top not in sys.stdlib_module_names and top not in ("fgl_bench", "__future__"):
                     assert names.get(top, top) in declared, f"{path.name} imports {top}, which pyproject.toml does not name"

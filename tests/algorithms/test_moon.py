@@ -65,7 +65,7 @@ def contrast(algorithm, now, received, previous, valid=None, train=None):
     everywhere = torch.ones(1, count, dtype=torch.bool)
     batch = SimpleNamespace(
         replicas=torch.tensor([0]), device=torch.device("cpu"), dtype=torch.float64,
-        valid=everywhere if valid is None else torch.tensor([valid]), train=everywhere if train is None else torch.tensor([train]),
+        labeled=everywhere if valid is None else torch.tensor([valid]), train=everywhere if train is None else torch.tensor([train]),
     )  # fmt: skip
     output = SimpleNamespace(hidden=received[None])
     model = SimpleNamespace(forward=lambda *_: output)

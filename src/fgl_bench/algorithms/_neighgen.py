@@ -131,7 +131,7 @@ class AugmentedGraph(_Limited):
         self.features = _Interleaved(batch.features, whole, near, slots.shape[2])
         degree = (batch.degree + self.slots.sum(-1))[..., None]
         self.degree = torch.cat([degree, self.slots], 2).flatten(1, 2)
-        self.valid = torch.cat([batch.valid[..., None], slots], 2).flatten(1, 2)
+        self.valid = self.reference = torch.cat([batch.valid[..., None], slots], 2).flatten(1, 2)
 
     def real(self, x: Tensor) -> Tensor:
         """Return the real nodes' rows, ``[k, n (1 + P), h]`` to ``[k, n, h]``."""

@@ -331,7 +331,7 @@ class PseudoGraph(_Refusing):
         matrix = torch.zeros_like(unit[..., :1]).expand(-1, -1, unit.shape[1]).contiguous().scatter_(-1, chosen, 1.0)
         self.adjacency = torch.maximum(matrix, matrix.mT)
         self.adjacency.diagonal(dim1=1, dim2=2).fill_(1.0)
-        self.valid = torch.ones(1, features.shape[1], dtype=torch.bool, device=features.device)
+        self.valid = self.reference = torch.ones(1, features.shape[1], dtype=torch.bool, device=features.device)
         self._operators: dict[Operator, _Shared] = {}
 
     def operator(self, build: Operator) -> _Shared:
