@@ -100,7 +100,8 @@ def test_dependencies_are_what_the_code_imports() -> None:
     names = {"hydra": "hydra-core", "community": "python-louvain", "yaml": "omegaconf", "sklearn": "scikit-learn"}  # by import
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            modules = [each.name for each in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None) or "__future__"]
+            names_of = node.names if isinstance(node, ast.Import) else []
+            modules = [each.name for each in names_of] or [getattr(node, "module", None) or "__future__"]
             for top in (module.split(".")[0] for module in modules):
                 if top not in sys.stdlib_module_names and top not in ("fgl_bench", "__future__"):
                     assert names.get(top, top) in declared, f"{path.name} imports {top}, which pyproject.toml does not name"
