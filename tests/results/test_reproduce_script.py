@@ -52,7 +52,6 @@ def numbers(table: str) -> list[str]:
 
 
 @pytest.mark.nightly
-@pytest.mark.nightly
 def test_missing_runs_are_made_once_and_a_failing_one_stops_nothing(tmp_path: Path) -> None:
     status, output = finished(tmp_path, "trips=8", "--datasets", "cora,csbm", "--data-dir", "nowhere", "--jobs", "2")
     assert status == 1, output
@@ -85,7 +84,6 @@ def test_missing_runs_are_made_once_and_a_failing_one_stops_nothing(tmp_path: Pa
 
 
 @pytest.mark.nightly
-@pytest.mark.nightly
 def test_an_end_signal_ends_the_run_under_way_and_writes_the_tables(tmp_path: Path) -> None:
     process = call(tmp_path, "trips=400000", "--datasets", "csbm")
     for line in process.stdout:
@@ -114,7 +112,6 @@ def test_all_papers_are_planned_at_once(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("summary.json"))
 
 
-@pytest.mark.nightly
 @pytest.mark.nightly
 def test_of_an_absent_dataset_one_run_is_tried_and_the_others_are_left_out(tmp_path: Path) -> None:
     status, output = finished(tmp_path, "trips=8", "--methods", "fedavg,majority", "--datasets", "cora,csbm", "--data-dir", "nowhere")
