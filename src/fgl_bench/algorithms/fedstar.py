@@ -46,7 +46,6 @@ class FedStar(FedAvg, Federating):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gin_plain"}
-    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"walks": at_least(1), "degrees": at_least(1)}
 
     walks: int
