@@ -179,8 +179,8 @@ LOOPS = {
     "dfed_sst": decentralized,
 }
 # The slowest methods, with settings that run all of their phases in a few rounds; those without a loop above are timed alone.
-DEAR: dict[str, dict[str, object]] = {
+SLOW: dict[str, dict[str, object]] = {
     "fedaas": {}, "fediih": {}, "adafgl": {"algorithm.federated_rounds": 6}, "fedtad": {}, "fedsage_plus": {"algorithm.gen_rounds": 2},
     "dis_pfl": {}, "fedssa": {}, "dfed_sst": {}, "fedsa_gcl": {},
 }  # fmt: skip
-METHODS = list(dict.fromkeys([*LOOPS, *DEAR]))
+METHODS = list(dict.fromkeys([*LOOPS, *SLOW]))

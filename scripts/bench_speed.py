@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 import bench_floor  # noqa: E402
 from bench_jobs import ROOT, measure  # noqa: E402
-from bench_loops import DEAR, LOOPS, METHODS  # noqa: E402
+from bench_loops import LOOPS, METHODS, SLOW  # noqa: E402
 from bench_report import SIZES, read, table, write  # noqa: E402
 
 CLIENTS = (20, 100)
@@ -37,7 +37,7 @@ CLIENTS = (20, 100)
 ROUNDS = {"cora": (60, 60), "pubmed": (20, 20), "computers": (20, 20), "physics": (12, 12), "arxiv": (8, 8)}
 WARM_UP = 3
 REPEATS = 5
-DEAR_ROUNDS, DEAR_REPEATS = 9, 3
+SLOW_ROUNDS, SLOW_REPEATS = 9, 3
 QUICK = {"dataset.num_nodes": 240, "dataset.num_edges": 600, "dataset.num_features": 50, "dataset.words_per_node": 6.0,
          "dataset.communities_per_class": 2}  # fmt: skip
 GROWTH = {"clients": (5, 10, 20, 50, 100), "seeds": (1, 2, 5), "nodes": (1000, 3000, 10_000, 30_000, 50_000), "rounds": (10, 20, 50, 100)}
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.methods, options.sizes, options.clients = METHODS, list(SIZES), list(CLIENTS)
         options.growth = options.profile = True
     if options.slow:
-        options.methods, options.sizes = list(DEAR), ["cora"]
+        options.methods, options.sizes = list(SLOW), ["cora"]
     results = read(options.out / "bench.json")
     results["machine"] = machine(options)
     with tempfile.TemporaryDirectory(prefix="bench-speed-") as scratch:
@@ -125,20 +125,20 @@ class Suite:
 
     def job(self, method: str, size: str, clients: int, device: str, rounds: int, **more) -> dict:
         quick = self.options.quick
-        changes = {**(QUICK if quick else {}), **DEAR.get(method, {})}
+        changes = {**(QUICK if quick else {}), **SLOW.get(method, {})}
         if quick and size == "arxiv":
             changes.pop("dataset.words_per_node")
         return {
             "algorithm": method, "dataset": f"csbm_{size}", "clients": clients, "device": device, "threads": self.options.threads,
             "seeds": list(range(self.options.seeds)), "rounds": WARM_UP + (4 if quick else rounds), "warm_up": WARM_UP,
-            "repeats": 2 if quick else DEAR_REPEATS if method in DEAR else REPEATS, "cache_dir": self.scratch, "changes": changes, **more,
+            "repeats": 2 if quick else SLOW_REPEATS if method in SLOW else REPEATS, "cache_dir": self.scratch, "changes": changes, **more,
         }  # fmt: skip
 
     def cell(self, method: str, size: str, clients: int, device: str) -> dict:
         """All sides of one cell; the machine's rates are measured with the first."""
         rounds, loop_rounds = ROUNDS[size]
-        if method in DEAR and method not in bench_floor.EXTRAS:
-            rounds = loop_rounds = min(rounds, DEAR_ROUNDS)
+        if method in SLOW and method not in bench_floor.EXTRAS:
+            rounds = loop_rounds = min(rounds, SLOW_ROUNDS)
         job = self.job(method, size, clients, device, rounds)
         if device not in self.rates:
             small = {"size": 4_000_000, "n": 256, "budget": 0.02} if self.options.quick else {}

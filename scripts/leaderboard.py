@@ -76,7 +76,7 @@ def make(options: argparse.Namespace) -> int:
         work = [pair for pair in work if pair[1] <= 3600 * options.longest]
     print(f"{done} cell(s) complete, {len(work)} to make: {duration(sum(cost for _, cost in work) or None)}", flush=True)
     if later:
-        print(f"  {len(later)} more are too dear without a GPU (--slowest): {duration(sum(cost for _, cost in later))}")
+        print(f"  {len(later)} more are too expensive without a GPU (--slowest): {duration(sum(cost for _, cost in later))}")
     for record in others:
         print(f"  of another protocol: {record.entry} in {record.column} ({record.protocol})")
     if options.list:

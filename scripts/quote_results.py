@@ -97,7 +97,7 @@ def interval(frame: pd.DataFrame, names: tuple[str, str, str], form: str) -> lis
 
 
 def counts(tables: Path) -> pd.DataFrame:
-    return read(tables, "counts")[["paper", "printed", "at_hand", "tested", *CLASSES]].rename(columns={"at_hand": "data set at hand"})
+    return read(tables, "counts")[["paper", "printed", "at_hand", "tested", *CLASSES]].rename(columns={"at_hand": "data set available"})
 
 
 def floor(tables: Path) -> pd.DataFrame:

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.algorithms.fedstar import FedStar
-from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.engine.minibatch import Epochs
 from fgl_bench.models.gat import GAT
 from fgl_bench.models.gcn import GCN
@@ -84,25 +82,6 @@ def test_clients_with_their_own_input_and_output_layers_share_the_convolutions()
     batches = [lambda graphs=graphs: plain.loader(graphs, len(graphs)) for graphs in own]
     assert_same_steps(run, federation, 0, lambda p: plain.GraphClassifier(p, plain.gin, "sum"), batches, 3, "encoder.convs")
     assert run.sim.setting.layout.count == 4 * (4 * 4 + 4)
-
-
-def test_fedstar():
-    method, federation = FedStar(walks=3, degrees=4), of_graphs()
-    model = GraphClassification("sum", 4, "mlp").network(GINPlain(4, 2, 0.0, "linear"))
-    encoded = method.federate(federation)
-    run = simulate([federation], method, synchronous(), rounds=3, model=model)
-    own = [[graph for graph, train in zip(plain.graphs_of(client), client.train, strict=True) if train] for client in encoded.clients]
-    batches = [lambda graphs=graphs: plain.loader(graphs, len(graphs)) for graphs in own]
-    assert_same_steps(run, federation, 0, lambda p: plain.StructureNetwork(p, 7), batches, 3, "structure")
-
-
-def test_the_structure_encoding_of_a_path_and_a_triangle():
-    edges = np.array([[0, 1, 1, 2, 3, 3, 4, 4, 5, 5], [1, 0, 2, 1, 4, 5, 3, 5, 3, 4]])
-    none = np.zeros(7, dtype=bool)
-    client = ClientGraph(np.arange(7), np.zeros((7, 1), np.float32), edges, np.zeros(7, np.int64), none, none, none)
-    (encoded,) = FedStar(walks=3, degrees=2).federate(Federation("a", 0, 1, 1, (client,), (client,), edges[:, :0], "")).clients
-    path_end, middle, corner, alone = [0, 0.5, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0.5, 0.25, 0, 1], [0, 0, 0, 1, 0]
-    np.testing.assert_allclose(encoded.features[:, 1:], [path_end, middle, path_end, corner, corner, corner, alone])
 
 
 @pytest.mark.parametrize("decoder", ["dot", "mlp"])

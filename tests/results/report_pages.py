@@ -7,15 +7,12 @@ import gzip
 import json
 import re
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
 from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns
 from fgl_bench.papers.published import Printed
-from fgl_bench.report import method_facts
 from fgl_bench.report.html import page
 from fgl_bench.report.shown import Source
 from fgl_bench.results.thinned import packed
@@ -66,13 +63,9 @@ def source() -> Source:
     return Source(paper, cells, in_place, PUBLISHED, verdicts, files)
 
 
-FACTS = cache(method_facts.all_methods)
-
-
 def two_papers(**more) -> str:
     other = source()
-    with mock.patch("fgl_bench.report.html.all_methods", FACTS):
-        return page([other, Source(Paper("q", "Paper two", TABLES[:1], first=()), other.cells, {}, Printed([]))], **more)
+    return page([other, Source(Paper("q", "Paper two", TABLES[:1], first=()), other.cells, {}, Printed([]))], **more)
 
 
 def data_of(html: str) -> dict:

@@ -79,7 +79,8 @@ def test_closeness_compares_distances_within_and_between_classes() -> None:
 def test_names_at_the_ends_of_lines_do_not_overlap_and_stay_where_they_have_room(wanted: list[float]) -> None:
     room = 0.1
     places = spread_out(wanted, room, 0.0, 1.0)
-    assert all(b - a >= room - 1e-9 for a, b in zip(places, places[1:], strict=False)) and places[-1] <= 1 + 1e-9
+    assert all(b - a >= room - 1e-9 for a, b in zip(places, places[1:], strict=False))
+    assert -1e-9 <= places[0] and places[-1] <= 1 + 1e-9
     if all(b - a > room + 1e-9 for a, b in zip(wanted, wanted[1:], strict=False)):
         assert places == pytest.approx(wanted)
 

@@ -33,8 +33,8 @@ class FedStar(FedAvg, Federating):
     """Structural knowledge is shared, features stay with the client (Tan et al., AAAI 2023).
 
     A node has a structure encoding: the diagonals of the first ``walks`` powers of the random walk ``A D^-1``, and its degree (one-hot,
-    1 to ``degrees``). Structure embeddings ``s' = tanh(GCN(s))`` run beside those of features, ``x' = dropout(ReLU(GIN([x, s])))``, and a
-    linear layer of both goes into the readout. The structure encoder (the encoding's linear layer and the graph convolutions of s) is
+    1 to ``degrees``). Structure embeddings ``s' = tanh(GCN(s))`` run along those of features, ``x' = dropout(ReLU(GIN([x, s])))``, and
+    a linear layer of both goes into the readout. The structure encoder (the encoding's linear layer and the graph convolutions of s) is
     averaged as in FedAvg; all other parameters are the client's own.
 
     Resolutions: width, layers and dropout are those of the model, whose convolutions are replaced by the authors' GIN (no normalization,

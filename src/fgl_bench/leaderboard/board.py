@@ -111,7 +111,7 @@ class Board:
         done = sum(record.complete for record in own)
         begun = f", {len(own) - done} begun" if len(own) > done else ""
         other = f"; {len(self.others)} of another protocol are left out" if self.others else ""
-        return f"{done} of {len(pairs)} cells are complete{begun}; {later} are too dear without a GPU{other}."
+        return f"{done} of {len(pairs)} cells are complete{begun}; {later} are too expensive without a GPU{other}."
 
 
 def read_board(folder: Path, protocol: Protocol) -> Board:

@@ -42,7 +42,7 @@ class Entry:
         overrides: overrides that choose the method and its scenario.
         reference: True if it is not ranked.
         sums: checksums of the sources of an external method.
-        dear: True if its cells outside the protocol's ``dear_columns`` come last.
+        expensive: True if its cells outside the protocol's ``dear_columns`` come last.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Entry:
     overrides: tuple[str, ...]
     reference: bool = False
     sums: tuple[str, ...] = ()
-    dear: bool = False
+    expensive: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ class Protocol:
         return [*setting, *entry.overrides, f"model={entry.model}", *self.changed, *chosen, f"seeds={shown(list(seeds))}"]
 
     def later(self, entry: Entry, column: BoardColumn) -> bool:
-        """Return True if the cell is too dear to be computed with the others."""
-        return entry.dear and column.key not in self.dear_columns
+        """Return True if the cell is too expensive to be computed with the others."""
+        return entry.expensive and column.key not in self.dear_columns
 
     def scenario_keys(self, scenario: str) -> list[str]:
         """Return the overrides of a scenario: the stragglers of all, and its own keys."""
@@ -206,7 +206,7 @@ def entries_of(protocol: Protocol, name: str, what: Mapping[str, Any], reference
     """Return an entry per backbone of a method."""
     algorithm, scenario, tuned = what.get("algorithm", name), what.get("scenario", "sync"), what.get("tuned", True)
     overrides = (f"algorithm={algorithm}", *what.get("overrides", ()), *protocol.scenario_keys(scenario))
-    own, dear = space_of(what.get("space", {}), name), what.get("dear", [])
+    own, expensive = space_of(what.get("space", {}), name), what.get("dear", [])
     return [
         Entry(
             name=name if model == "gcn" else f"{name}-{model}",
@@ -216,7 +216,7 @@ def entries_of(protocol: Protocol, name: str, what: Mapping[str, Any], reference
             own=own,
             overrides=overrides,
             reference=reference,
-            dear=dear is True or model in (dear or []),
+            expensive=expensive is True or model in (expensive or []),
         )
         for model in what.get("models", ["gcn"])
     ]

@@ -20,7 +20,7 @@ Work = tuple[BoardCell, float]  # a cell, and its estimated seconds
 def plan(
     protocol: Protocol, columns: Sequence[BoardColumn], entries: Sequence[Entry], folder: Path, rates: Mapping[Kind, float]
 ) -> list[Work]:
-    """Return incomplete cells, cheapest first, by measured rates, and those too dear last; other datasets are scaled by size."""
+    """Return incomplete cells, cheapest first, by measured rates, and those too expensive last; other datasets are scaled by size."""
     records = {(record.entry, record.column): record for record in read_records(folder)}
     costs = Costs((), {**rates, **measured(protocol, list(records.values()))})
     work = []

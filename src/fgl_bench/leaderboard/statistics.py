@@ -1,7 +1,7 @@
 """Statistics of the leaderboard's cells.
 
 The estimand is the mean score over masks, partitions and initializations of *this* graph, for the configuration that was tuned once. Two
-tests stand beside each other: the paired t-test over the seeds, which is valid for that, and Nadeau and Bengio's (Machine Learning 52,
+tests stand side by side: the paired t-test over the seeds, which is valid for that, and Nadeau and Bengio's (Machine Learning 52,
 2003), whose variance also holds training sets that overlap; it asks for another sample of the same size.
 """
 

@@ -123,7 +123,7 @@ def readings(
 ) -> pd.DataFrame:
     """Return how many cells were tested under other readings, by verdict.
 
-    ``nearest`` takes the row and the model that are nearest to the print, cell by cell.
+    ``nearest`` takes the row and the model that are nearest to the printed values, cell by cell.
 
     Args:
         every: the cells of all rows and both models.

@@ -300,7 +300,7 @@ def floor(cells: pd.DataFrame, repetitions: int = REPETITIONS) -> pd.DataFrame:
 
 
 def ceiling(cells: pd.DataFrame, drawn: pd.DataFrame, repetitions: int = REPETITIONS) -> pd.DataFrame:
-    """Test the cells with our own method on another draw in the place of the print; returns counts as :func:`floor` does."""
+    """Test the cells with our own method on another draw in place of the printed value; returns counts as :func:`floor` does."""
     generator, cells = np.random.default_rng(0), tested(cells)
     cells = cells[(cells["runs"] > 1) & cells["variance"].notna()]
     moves = np.array([_redrawn(cell, drawn, generator, repetitions) for cell in cells.to_dict("records")])

@@ -29,7 +29,7 @@ from fgl_bench.runner.started import InTurn
 from fgl_bench.utils.processes import quoted
 
 DONE = ("written: ", "complete already")  # prefixes of output lines with the run's folder
-DEAREST = 10
+LONGEST = 10
 
 
 @dataclass
@@ -188,7 +188,7 @@ def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
     rows: dict[tuple[str, str], list[float]] = defaultdict(list)
     for work, cell, cost in cells:
         rows[work.paper.title, cell.row.title].append(cost)
-    for (paper, row), costs in sorted(rows.items(), key=lambda each: -sum(each[1]))[:DEAREST]:
+    for (paper, row), costs in sorted(rows.items(), key=lambda each: -sum(each[1]))[:LONGEST]:
         lines.append(f"| {paper} | {row} | {len(costs)} | {sum(costs) / 3600:.1f} |")
     return lines
 

@@ -150,7 +150,7 @@ def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: 
     if out is not None:
         for digest, path in files.items():
             runs[digest]["file"] = relative(path, out)
-    methods = all_methods() if any(not source.own for source in sources_shown) else {}
+    methods = dict(all_methods()) if any(not source.own for source in sources_shown) else {}
     for cell in stored.values():
         name = str(cell["algorithm"])
         if name not in methods:

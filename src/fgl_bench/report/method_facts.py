@@ -21,6 +21,7 @@ UNCHECKED = "Not checked against its authors' code: no run of such code is store
 SECTIONS = ("Attributes:", "Args:", "Raises:", "Returns:")
 
 
+@cache
 def all_methods() -> dict[str, dict]:
     """Describe every choice of the group ``algorithm``."""
     return {name: of_choice(name) for name in choices(GROUP)}

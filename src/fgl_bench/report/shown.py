@@ -23,10 +23,10 @@ from fgl_bench.results.scored import footnote, scored_models, shares
 VERDICTS = ("equivalent", "inconclusive", "different", "under-specified", "contradictory", "not run")  # of fgl_bench.papers.verdicts
 ABOUT_VERDICTS = (
     "Each printed cell is compared with one row and one model of ours, named beforehand by a written rule (results/settlements/RULE.md). "
-    "equivalent: the 90 % interval of the difference lies within 1.5 points (trips: a fifth of the print). different: it lies outside, and "
-    "all settings of the method are known. under-specified: it lies outside, and a setting is not. inconclusive: neither. contradictory: "
-    "the print contradicts other cells of its paper. The error has the variances of our seeds, of the printed runs and between draws of "
-    "the masks."
+    "equivalent: the 90 % interval of the difference lies within 1.5 points (trips: a fifth of the printed value). different: it lies "
+    "outside, and all settings of the method are known. under-specified: it lies outside, and a setting is not. inconclusive: neither. "
+    "contradictory: the printed value contradicts other cells of its paper. The error has the variances of our seeds, of the printed "
+    "runs and between draws of the masks."
 )
 
 

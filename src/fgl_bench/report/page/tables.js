@@ -1,4 +1,4 @@
-// A table with the printed numbers beside ours, and the run behind a number.
+// A table with the printed numbers next to ours, and the run behind a number.
 const paper = () => data.papers[state.paper];
 const table = () => paper().tables[state.table];
 const kinds = () => table().kinds;

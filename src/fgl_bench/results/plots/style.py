@@ -132,7 +132,7 @@ def spread_out(wanted: Sequence[float], room: float, low: float, high: float) ->
         heights[-1] = min(heights[-1], high)
         for i in range(len(heights) - 2, -1, -1):
             heights[i] = min(heights[i], heights[i + 1] - room)
-        heights[0] = max(heights[0], low) if heights[-1] - heights[0] <= high - low else heights[0]
+        heights[0] = max(heights[0], low) if room * (len(heights) - 1) <= high - low else heights[0]
         for i in range(1, len(heights)):
             heights[i] = max(heights[i], heights[i - 1] + room)
     return heights
