@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.batch import Batch, TrainingNodes
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.network import Parameters, node_losses
 from fgl_bench.engine.random_numbers import draws64, step_key
@@ -55,6 +54,8 @@ class FedALA(FedAvg):
         "most_steps": at_least(1),
     }  # fmt: skip
 
+    rebuilt: ClassVar[tuple[str, ...]] = ("train",)
+
     adapted_layers: int
     step_size: float
     sample: float
@@ -69,45 +70,45 @@ class FedALA(FedAvg):
         shapes = {name: setting.layout.shapes[name] for name in chain.from_iterable(layers[len(layers) - self.adapted_layers :])}
         self.weights = {name: torch.ones(batch.size, *shape, dtype=batch.dtype, device=batch.device) for name, shape in shapes.items()}
         self.pending = {name: weight.clone() for name, weight in self.weights.items()}  # of the next trip
+        self.local = {name: torch.zeros_like(weight) for name, weight in self.weights.items()}  # theta_i
         self.trained, self.learned = (np.zeros(batch.size, dtype=bool) for _ in range(2))
-        self.chunk = 1  # most replicas that trained together
+        self.train = batch.training_nodes
+        self.parts: list[int] = []  # replicas that trained together, in this round
         self.streams, self.turn = setting.streams("local aggregation"), torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         rows, index = list(trips.rows), trips.batch.replicas
         for name, weight in self.weights.items():
             weight[index] = self.pending[name][index]
+            self.local[name][index] = trips.layout.view(trips.trained, name)
         self.learned[rows], self.trained[rows] = self.trained[rows], True
-        self.chunk = max(self.chunk, len(rows))
+        self.parts.append(len(rows))
         return {}
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         if not self.weights:
             return received
         self.turn += 1
-        shared, local = received.flatten(0, 1), uploaded.flatten(0, 1)
-        starts = shared.clone()
-        for part, batch in self._chunks():
-            self._mix_locally(part, batch, shared[part], local[part], starts[part])
+        shared, batch = received.flatten(0, 1), self.setting.batch
+        starts, most = shared.clone(), max(self.parts) if len(self.parts) > 1 else batch.size
+        self.parts.clear()
+        for start in range(0, batch.size, most):
+            part = slice(start, min(start + most, batch.size))
+            graphs = batch if most == batch.size else batch.select(range(part.start, part.stop))
+            train = self.train if graphs is batch else graphs.training_nodes
+            self._mix_locally(part, graphs, train, shared[part], starts[part])
         return starts.view_as(received)
 
-    def _chunks(self) -> Iterator[tuple[slice, Batch]]:
-        """Yield all replicas and their graphs, as many at a time as train together."""
-        batch = self.setting.batch
-        for start in range(0, batch.size, self.chunk):
-            rows = range(start, min(start + self.chunk, batch.size))
-            yield slice(rows.start, rows.stop), batch if len(rows) == batch.size else batch.select(rows)
-
-    def _mix_locally(self, part: slice, batch: Batch, shared: Tensor, local: Tensor, starts: Tensor) -> None:
+    def _mix_locally(self, part: slice, batch: Batch, train: TrainingNodes, shared: Tensor, starts: Tensor) -> None:
         """Learn the weights of the replicas ``part`` and write the models that they start from to ``starts [k, P]``."""
         layout = self.setting.layout
-        ends = {name: (layout.view(local, name), layout.view(shared, name)) for name in self.weights}
+        ends = {name: (local[part], layout.view(shared, name)) for name, local in self.local.items()}
         weights = {name: self.weights[name][part].clone() for name in ends}
-        parameters, share, losses = layout.views(starts), self._share(part, batch), []
+        parameters, share, losses = layout.views(starts), self._share(part, batch, train), []
         active, unlearned = put(self.trained[part], batch.device), put(~self.learned[part], batch.device)
         for number in range(self.most_steps if (self.trained & ~self.learned)[part].any() else 1):
             self._apply(weights, ends, parameters)
-            loss, slopes = self._slopes(batch, parameters, share)
+            loss, slopes = self._slopes(batch, train, parameters, share)
             for name, (own, new) in ends.items():
                 moved = (weights[name] - self.step_size * slopes[name] * (new - own)).clamp_(0, 1)
                 weights[name] = torch.where(active.view(-1, *[1] * (moved.ndim - 1)), moved, weights[name])
@@ -125,21 +126,24 @@ class FedALA(FedAvg):
         for name, (own, new) in ends.items():
             parameters[name].copy_(torch.lerp(own, new, weights[name]))
 
-    def _share(self, part: slice, batch: Batch) -> Tensor:
-        """Return the weights of the drawn training nodes in the loss, ``[k, m]``; 0 for other nodes."""
-        drawn = batch.train
-        if self.sample < 1:
-            key = step_key(self.streams[part], self.turn[part], 0)
-            draws = draws64(key, batch.examples).masked_fill(~drawn, torch.iinfo(torch.int64).max)
-            most = (self.sample * drawn.sum(1, keepdim=True)).long().clamp(min=1)
-            drawn = drawn & (draws.argsort(dim=1, stable=True).argsort(dim=1) < most)
-        return drawn.to(batch.dtype) / drawn.sum(1, keepdim=True).clamp(min=1)
+    def _share(self, part: slice, batch: Batch, train: TrainingNodes) -> Tensor:
+        """Return the weights ``[T]`` of the training nodes in their clients' losses; 0 for nodes that are not drawn."""
+        if self.sample == 1:
+            return train.weights
+        key = step_key(self.streams[part], self.turn[part], 0)
+        draws = draws64(key, batch.examples).masked_fill(~batch.train, torch.iinfo(torch.int64).max)
+        count = (self.sample * batch.train.sum(1, keepdim=True)).long().clamp(min=1)
+        share = (draws.argsort(dim=1, stable=True).argsort(dim=1) < count).to(batch.dtype) / count
+        return share.flatten().index_select(0, train.index)
 
     @torch.enable_grad()
-    def _slopes(self, batch: Batch, parameters: Parameters, share: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def _slopes(self, batch: Batch, train: TrainingNodes, parameters: Parameters, share: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses ``[k]``, float64, and the gradients of the adapted parameters by name."""
-        model, own = self.setting.model, {name: parameters[name].detach().requires_grad_() for name in self.weights}
+        model = self.setting.model
+        own = {name: parameters[name].detach().requires_grad_() for name in self.weights}
         mixture = {**parameters, **own}
-        logits = model.forward(mixture, batch, model.first(mixture, batch), no_dropout).logits
-        losses = (node_losses(logits.flatten(0, 1), batch.labels.flatten(0, 1)).view_as(share) * share).sum(1)
-        return losses.detach().double(), dict(zip(own, torch.autograd.grad(losses.sum(), list(own.values())), strict=True))
+        logits = model.forward(mixture, batch, model.first(mixture, batch), no_dropout).logits.flatten(0, 1)
+        losses = node_losses(logits.index_select(0, train.index), train.labels) * share
+        slopes = torch.autograd.grad(losses.sum(), list(own.values()))
+        each = share.new_zeros(batch.size * batch.examples, dtype=torch.float64).index_copy_(0, train.index, losses.detach().double())
+        return each.view(batch.size, -1).sum(1), dict(zip(own, slopes, strict=True))
