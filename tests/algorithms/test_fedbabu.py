@@ -7,6 +7,7 @@ import torch
 
 from fgl_bench.algorithms.fedavg_finetune import FedAvgFinetune
 from fgl_bench.algorithms.fedbabu import FedBABU
+from fgl_bench.errors import Unsuited
 from fgl_bench.models.gcn import GCN
 from tests.algorithms.comparing import assert_same_trips
 from tests.algorithms.personal import assert_follows
@@ -46,6 +47,11 @@ def test_the_head_is_the_initial_one_until_it_is_tuned():
                     assert same == (head and number < 3), (row, number, name)
                 else:  # without training nodes; it receives averages of the body
                     assert same == (head or number == 0), (row, number, name)
+
+
+def test_a_model_without_a_body_is_refused():
+    with pytest.raises(Unsuited, match="more layers than algorithm.head_layers=2"):
+        run(FedBABU(3, "all", 2))
 
 
 def test_only_the_body_travels():

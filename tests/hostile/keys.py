@@ -35,7 +35,7 @@ ALGORITHMS = {
     "fedavgm": "momentum=real[0,1) server_lr=real(0,oo)",
     "fedbuff": "buffer=int?[1,3] server_lr=real[0,oo) staleness_exponent=real[0,oo) weighting=uniform|samples wait=bool",
     "fedcross": f"{CROSS} fanout_remote=int?[1,oo)",
-    "fedbabu": "federated_rounds=int[0,oo) tuned=all|head|body head_layers=int[0,2]",
+    "fedbabu": "federated_rounds=int[0,oo) tuned=all|head|body head_layers=int[0,1]",
     "feddc": "alpha=real[0,oo) scaling=size|none clip=real?(0,oo) drift=bool control=mean_gradient|literal",
     "feddual": "gossip_steps=int[1,oo) noise=real[0,oo) clip=real(0,oo)",
     "fedexp": "epsilon=real[0,oo)",

@@ -131,7 +131,8 @@ class FedALA(FedAvg):
         if self.sample == 1:
             return train.weights
         key = step_key(self.streams[part], self.turn[part], 0)
-        draws = draws64(key, batch.examples).masked_fill(~batch.train, torch.iinfo(torch.int64).max)
+        number = (batch.train.cumsum(1) - 1).clamp(min=0)  # among the client's training nodes
+        draws = draws64(key, batch.examples).gather(1, number).masked_fill(~batch.train, torch.iinfo(torch.int64).max)
         count = (self.sample * batch.train.sum(1, keepdim=True)).long().clamp(min=1)
         share = (draws.argsort(dim=1, stable=True).argsort(dim=1) < count).to(batch.dtype) / count
         return share.flatten().index_select(0, train.index)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.fedavg_finetune import FedAvgFinetune
+from fgl_bench.errors import Unsuited
 
 
 @dataclass
@@ -22,6 +24,14 @@ class FedBABU(FedAvgFinetune):
 
     by_clients: ClassVar[bool] = True
     labeled_only: ClassVar[bool] = True
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if not self.body:
+            raise Unsuited(
+                f"needs a backbone with more layers than algorithm.head_layers={self.head_layers}, since the head is not trained"
+            )
 
     @property
     def frozen(self) -> tuple[str, ...]:  # type: ignore[override]  # depends on the stage
