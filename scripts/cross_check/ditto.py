@@ -63,7 +63,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
             last = time.perf_counter()
             if len(rows) == settings["rounds"]:
                 raise Done
-            return (np.ones(len(graphs)),) * 3
+            return (np.ones(len(graphs)),) * (3 if settings["method"] == "ditto" else 2)
 
         def select_clients(self, *arguments: Any, **named: Any) -> Any:
             if settings["change"]:
@@ -132,8 +132,7 @@ def stand_ins() -> None:
     tensorflow = types.ModuleType("tensorflow")
     tensorflow.train = types.SimpleNamespace(GradientDescentOptimizer=float)
     tensorflow.reset_default_graph = lambda: None
-    bars = types.ModuleType("tqdm")
-    bars.trange, bars.tqdm = range, type("tqdm", (), {"write": staticmethod(print)})
+    tensorflow.__spec__ = ModuleSpec("tensorflow", None)  # other libraries look for it
     helpers = {name: types.ModuleType(f"flearn.utils.{name}") for name in ("tf_utils", "model_utils", "language_utils")}
     unused = (
         "process_grad cosine_sim softmax norm_grad norm_grad_sparse l2_clip get_stdev batch_data gen_epoch letter_to_vec word_to_indices"
@@ -143,7 +142,7 @@ def stand_ins() -> None:
             setattr(module, name, None)
     helpers["model_utils"].gen_batch = helpers["model_utils"].gen_batch_celeba = lambda data, size, count: iter(lambda: data, None)
     helpers["model_utils"].Metrics = lambda clients, parameters: None
-    sys.modules |= {"tensorflow": tensorflow, "tqdm": bars, **{module.__name__: module for module in helpers.values()}}
+    sys.modules |= {"tensorflow": tensorflow, **{module.__name__: module for module in helpers.values()}}
 
 
 if __name__ == "__main__":
