@@ -156,7 +156,7 @@ def import_leaderboard(source: Path, into: Path) -> Iterator[Outcome]:
             wrong = wrong or origin_flaw(record.facts.get("versions", {}), record.facts.get("commit"), False)
             predictions, winner = path.with_suffix(".npz"), record.tuned
             content = None
-            if winner is not None and predictions.is_file():
+            if not wrong and winner is not None and predictions.is_file():
                 content = read_predictions(predictions, winner.scores[winner.model], record.facts["metric"])
         except DAMAGED as error:
             yield Outcome(name, refused=f"{type(error).__name__}: {error}")
