@@ -27,10 +27,11 @@ MATCHED: dict[str, dict[str, Any]] = {
     "gcfl_plus": {"ours": ["algorithm=gcfl_plus", *OURS], **SPLIT},
 }
 
-# Graphs: the settings of its scripts, one set a client (main_multiDS.py) or one set for all (main_oneDS.py). In comparisons of steps a
-# step takes all graphs of a client, since both draw the order of mini-batches.
+# Graphs: the settings of its scripts, one set a client (main_multiDS.py) or one set for all (main_oneDS.py), but for the thresholds, which
+# are such that clusters are split in the rounds that are compared. Steps are compared with all graphs of a client in each, since both draw
+# the order of mini-batches.
 GRAPHS = ["task=graph", "model=gin_plain", "lr=0.001", "batch_nodes=128", "agg_weight=train"]
-STILL = {"weights": True, "still": ["batch_nodes=null"], "step_rounds": 60}
+STILL = {"weights": True, "still": ["batch_nodes=null"], "step_rounds": 40, "rounds": 30}
 MOLECULES = {**STILL, "datasets": ["molecules"], "split": "domains", "clients": 4}
 PROTEINS = {**STILL, "datasets": ["proteins"], "split": "iid"}
 FOUR_SETS = [*GRAPHS, "dataset.sets=[MUTAG,BZR,COX2,AIDS]"]
@@ -41,10 +42,10 @@ def clustered(method: str, thresholds: dict[str, float], ours: list[str], **more
     return {"theirs": method, "config": thresholds, "ours": [*ours, *own], **more}
 
 
-MANY, ONE = {"eps1": 0.07, "eps2": 0.28}, {"eps1": 0.03, "eps2": 0.06}
+MANY, ONE = {"eps1": 0.1, "eps2": 0.08}, {"eps1": 0.08, "eps2": 0.06}
 MATCHED |= {
-    "graphs_local": {"theirs": "local", "ours": [*FOUR_SETS, "algorithm=local"], **MOLECULES},
-    "graphs_fedavg": {"theirs": "fedavg", "ours": [*FOUR_SETS, "algorithm=fedavg"], **MOLECULES},
+    "graphs_local": {"theirs": "local", "ours": [*FOUR_SETS, "algorithm=local"], **MOLECULES, "step_rounds": 10},
+    "graphs_fedavg": {"theirs": "fedavg", "ours": [*FOUR_SETS, "algorithm=fedavg"], **MOLECULES, "step_rounds": 10},
     "graphs_gcfl": clustered("gcfl", MANY, FOUR_SETS, **MOLECULES),
     "graphs_gcfl_plus": clustered("gcfl_plus", MANY | {"sequence": 5}, FOUR_SETS, **MOLECULES),
     "one_set_gcfl": clustered("gcfl", ONE, GRAPHS, **PROTEINS),
