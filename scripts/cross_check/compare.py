@@ -245,7 +245,7 @@ def weights_differ(ours: fgl_bench.Result, theirs: dict[str, np.ndarray]) -> flo
 
 
 def compared_clusters(ours: fgl_bench.Result, theirs: list[list[int]] | None) -> str:
-    """Return in which rounds our clusters are split, and into which sizes; both codes' where theirs differ.
+    """Return the rounds in which our clusters are split, and the clusters from then on; both codes' where theirs differ.
 
     Args:
         theirs: after each round, the number of each client's cluster; None for methods without clusters.
@@ -255,13 +255,14 @@ def compared_clusters(ours: fgl_bench.Result, theirs: list[list[int]] | None) ->
     with np.load(ours.folder / "mixing.npz") as file:
         mixing = [file[f"trips_{at}"][0] for at in sorted(int(name.removeprefix("trips_")) for name in file if name.startswith("trips_"))]
     own = [(np.broadcast_to(matrix, 2 * matrix.shape[-1:]) > 0).argmax(1).tolist() for matrix in mixing]  # the first client of each cluster
-    return " ".join(dict.fromkeys([splits(own), splits([[row.index(number) for number in row] for row in theirs])]))
+    return " / ".join(dict.fromkeys([splits(own), splits([[row.index(number) for number in row] for row in theirs])]))
 
 
 def splits(clusters: list[list[int]]) -> str:
-    """``21:2+2`` where there are two clusters of two from round 21 on."""
+    """``21: 0,3|1,2`` where there are clusters of clients 0 and 3, 1 and 2 from round 21 on; separated by semicolons."""
     new = [i for i, row in enumerate(clusters) if i and row != clusters[i - 1]]
-    return ",".join(f"{i + 1}:{'+'.join(str(clusters[i].count(number)) for number in sorted(set(clusters[i])))}" for i in new) or "none"
+    members = [[",".join(str(i) for i, each in enumerate(row) if each == number) for number in sorted(set(row))] for row in clusters]
+    return "; ".join(f"{i + 1}: {'|'.join(members[i])}" for i in new) or "none"
 
 
 def commit(source: str) -> str:

@@ -42,7 +42,7 @@ def table(file: Path) -> str:
             f"{row['theirs']} ± {row['theirs_spread']}",
             f"{row['ours']} ± {row['ours_spread']}",
             f"{float(row['difference']) + 0.0:+.2f} ± {row['interval']}",  # and no minus before a zero
-            row["steps_differ"] or "random",
+            "; ".join(filter(None, (row["steps_differ"], row.get("weights_differ")))) or "random",
             row["their_round_s"],
             row["our_round_s"],
         ]
