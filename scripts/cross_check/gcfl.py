@@ -44,8 +44,8 @@ def clustered(method: str, thresholds: dict[str, float], ours: list[str], **more
 
 MANY, ONE = {"eps1": 0.1, "eps2": 0.08}, {"eps1": 0.08, "eps2": 0.06}
 MATCHED |= {
-    "graphs_local": {"theirs": "local", "ours": [*FOUR_SETS, "algorithm=local"], **MOLECULES, "step_rounds": 10},
-    "graphs_fedavg": {"theirs": "fedavg", "ours": [*FOUR_SETS, "algorithm=fedavg"], **MOLECULES, "step_rounds": 10},
+    "graphs_local": {"theirs": "local", "ours": [*FOUR_SETS, "algorithm=local"], **MOLECULES, "step_rounds": 10, "rounds": 10},
+    "graphs_fedavg": {"theirs": "fedavg", "ours": [*FOUR_SETS, "algorithm=fedavg"], **MOLECULES, "step_rounds": 10, "rounds": 10},
     "graphs_gcfl": clustered("gcfl", MANY, FOUR_SETS, **MOLECULES),
     "graphs_gcfl_plus": clustered("gcfl_plus", MANY | {"sequence": 5}, FOUR_SETS, **MOLECULES),
     "one_set_gcfl": clustered("gcfl", ONE, GRAPHS, **PROTEINS),
