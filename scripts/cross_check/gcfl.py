@@ -44,12 +44,12 @@ def clustered(method: str, thresholds: dict[str, float], ours: list[str], **more
 
 MANY, ONE = {"eps1": 0.1, "eps2": 0.08}, {"eps1": 0.08, "eps2": 0.06}
 MATCHED |= {
-    "graphs_local": {"theirs": "local", "ours": [*FOUR_SETS, "algorithm=local"], **MOLECULES, "step_rounds": 10, "rounds": 10},
-    "graphs_fedavg": {"theirs": "fedavg", "ours": [*FOUR_SETS, "algorithm=fedavg"], **MOLECULES, "step_rounds": 10, "rounds": 10},
-    "graphs_gcfl": clustered("gcfl", MANY, FOUR_SETS, **MOLECULES),
-    "graphs_gcfl_plus": clustered("gcfl_plus", MANY | {"sequence": 5}, FOUR_SETS, **MOLECULES),
-    "one_set_gcfl": clustered("gcfl", ONE, GRAPHS, **PROTEINS),
-    "one_set_gcfl_plus": clustered("gcfl_plus", ONE | {"sequence": 10}, GRAPHS, **PROTEINS),
+    "local_graphs": {"theirs": "local", "ours": [*FOUR_SETS, "algorithm=local"], **MOLECULES, "step_rounds": 10, "rounds": 10},
+    "fedavg_graphs": {"theirs": "fedavg", "ours": [*FOUR_SETS, "algorithm=fedavg"], **MOLECULES, "step_rounds": 10, "rounds": 10},
+    "gcfl_graphs": clustered("gcfl", MANY, FOUR_SETS, **MOLECULES),
+    "gcfl_plus_graphs": clustered("gcfl_plus", MANY | {"sequence": 5}, FOUR_SETS, **MOLECULES),
+    "gcfl_one_set": clustered("gcfl", ONE, GRAPHS, **PROTEINS),
+    "gcfl_plus_one_set": clustered("gcfl_plus", ONE | {"sequence": 10}, GRAPHS, **PROTEINS),
 }
 LAYERS = {
     f"{theirs}.{kind}": f"{ours}.{kind}" for kind in ("weight", "bias") for theirs, ours in {

@@ -71,11 +71,11 @@ MATCHED: dict[str, dict[str, Any]] = {
     },
     "adafgl": {"ours": ["algorithm=adafgl"], "deterministic": False},  # where a personal round is one step
     "fedgl": {"ours": ["algorithm=fedgl", "local_epochs=3"]},
-    "graphs_fedavg": {"theirs": "fedavg", **GRAPHS},
-    "graphs_fedavg_plain_head": {"theirs": "fedavg", "change": "plain_head", **GRAPHS},
-    "graphs_fedavg_no_norm": {**GRAPHS, "theirs": "fedavg", "change": "no_norm", "ours": [*GRAPHS["ours"], "model.norm=none"]},
-    "links_fedavg": {"theirs": "fedavg", **LINKS},
-    "links_fedavg_last_layer": {"theirs": "fedavg", "change": "last_layer", **LINKS},
+    "fedavg_graphs": {"theirs": "fedavg", **GRAPHS},
+    "fedavg_graphs_plain_head": {"theirs": "fedavg", "change": "plain_head", **GRAPHS},
+    "fedavg_graphs_no_norm": {**GRAPHS, "theirs": "fedavg", "change": "no_norm", "ours": [*GRAPHS["ours"], "model.norm=none"]},
+    "fedavg_links": {"theirs": "fedavg", **LINKS},
+    "fedavg_links_last_layer": {"theirs": "fedavg", "change": "last_layer", **LINKS},
     "fedgl_normalized": {"theirs": "fedgl", "change": "normalized_propagation", "ours": ["algorithm=fedgl", "local_epochs=3"]},
 }
 
