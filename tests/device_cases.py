@@ -31,7 +31,7 @@ SMALL = [
     "memory_budget_gb=20",
 ]  # fmt: skip
 QUICK = {  # what makes a method's run short
-    "adafgl": "algorithm.federated_rounds=1",
+    **dict.fromkeys(("adafgl", "fedavg_finetune", "fedbabu"), "algorithm.federated_rounds=1"),
     "fedtad": "algorithm.outer=1 algorithm.generator_steps=1 algorithm.student_steps=1 algorithm.pseudo_nodes=12",
     "fedsage_plus": "algorithm.gen_rounds=1 algorithm.gen_hidden=[16] algorithm.latent=8",
     **dict.fromkeys(("fedaas", "fedaas2"), "algorithm.batches=4 algorithm.interval=2"),
