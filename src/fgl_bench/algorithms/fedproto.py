@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -22,44 +23,37 @@ from fgl_bench.models.base import Backbone
 
 
 @dataclass
-class FedProto(Alone, TrainedScore):
-    """Clients share the mean representation of every class, and no model (Tan et al., AAAI 2022).
+class PrototypeSharing(Alone, TrainedScore):
+    """Base of methods in which clients share the mean representation of every class, and no model.
 
-    A prototype ``C_i^c`` is the mean of what client i's trained model has before its last layer, over its training nodes of class c
-    (eq. 3). The server averages the prototypes of every class over the participants that have it (eq. 6), and clients add to their
-    cross-entropy ``weight`` times the distance of their representations to these global prototypes (eq. 7).
+    A prototype ``C_i^c`` is the mean of what client i's trained model has before its last layer, over its training nodes of class c.
+    A subclass makes the global prototypes of them; clients add to their cross-entropy ``weight`` times the distance of their
+    representations to the global prototypes. A class without a global prototype has no distance.
 
     No model travels: a client trains the model that it trained last. The received model is that model with the global prototypes that
     the client has just received, so with ``prediction=head`` its score is that of the client's last trained model.
 
-    Resolutions: prototypes are taken after training and without dropout (the paper does not say; the authors collect representations
-    during the last local epoch). ``term=nodes`` is the authors' code: the mean square difference of each training node's representation
-    to its class's prototype. ``term=prototypes`` is eq. 7, Euclidean distances of class means, summed over classes; ``term=classes`` is
-    OpenFGL's, the sum over classes of the mean square difference of a class's nodes. ``average=uniform`` is the authors' code;
-    ``average=samples`` weighs by training nodes of the class as eq. 6, without its second factor 1/N_c, which would shrink the mean;
-    ``average=openfgl`` weighs by the clients' sizes, and a client without the class counts with a zero prototype. A class that no
-    participant has keeps its last prototype, and without any there is no term for it. The paper predicts the class of the nearest
-    prototype, ``prediction=prototypes``; the default is the head, since the last layer of a graph network propagates.
+    Resolutions: prototypes are taken after training and without dropout. ``term=nodes`` is the mean square difference of each training
+    node's representation to its class's prototype (code of the authors of FedProto and of FedTGP); ``term=prototypes`` is FedProto's
+    eq. 7, Euclidean distances of class means, summed over classes; ``term=classes`` is OpenFGL's, the sum over classes of the mean square
+    difference of a class's nodes. Both papers predict the class of the nearest prototype, ``prediction=prototypes``; the default is the
+    head, since the last layer of a graph network propagates.
 
-    Messages have a row for every class; before the first aggregation clients receive nothing.
+    Messages have a row for every class. In their first round clients receive nothing.
 
     Attributes:
         weight: strength of the distance (lambda).
-        term: what is near the prototypes: ``nodes``, ``classes`` or ``prototypes``.
-        average: weights of the clients: ``uniform``, ``samples`` or ``openfgl``.
+        term: what is drawn to the prototypes: ``nodes``, ``classes`` or ``prototypes``.
         prediction: by the ``head``, or by the nearest global prototype (``prototypes``).
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("node", "graph")
-    by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
-    replayable: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"weight": at_least(0)}
 
     weight: float
     term: Literal["nodes", "classes", "prototypes"]
-    average: Literal["uniform", "samples", "openfgl"]
     prediction: Literal["head", "prototypes"]
 
     def prepare(self, setting: Setting) -> None:
@@ -87,13 +81,14 @@ class FedProto(Alone, TrainedScore):
         self.update_prototypes(reports["prototypes"], arrived)
         return super().mix(reports, arrived)
 
+    @abstractmethod
     def update_prototypes(self, uploaded: Tensor, arrived: Tensor) -> None:
-        """Update the global prototypes from the clients' last, ``[S, C, Y, h]``, of which those of ``arrived [S, C]`` count."""
-        shares = AVERAGES[self.average](self) * arrived[..., None]
-        total = shares.sum(1)
-        mean = torch.einsum("scy,scyh->syh", (shares / total.clamp(min=1e-12)[:, None]).to(uploaded.dtype), uploaded)
-        self.prototypes.copy_(torch.where((total > 0)[..., None], mean, self.prototypes))
-        self.known |= total > 0
+        """Update the global ``prototypes [S, Y, h]`` and ``known [S, Y]`` in place.
+
+        Args:
+            uploaded: ``[S, C, Y, h]``, the clients' last prototypes; 0 for a class that a client does not have.
+            arrived: ``[S, C]`` bool, the participants of this round.
+        """
 
     def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
         return self._answer(model.forward(parameters, batch, first, no_dropout), batch)
@@ -119,6 +114,33 @@ class FedProto(Alone, TrainedScore):
         up, down, _ = self.traffic().bytes
         first = trips // max(rounds, 1)  # trips of the first round, in which there is nothing to receive
         return [(trips * up, (trips - first) * down)] * len(self.setting.seeds)
+
+
+@dataclass
+class FedProto(PrototypeSharing):
+    """Global prototypes are means of the clients' prototypes (Tan et al., AAAI 2022; eq. 3, 6 and 7), see :class:`PrototypeSharing`.
+
+    Resolutions: the authors take prototypes from the representations of the last local epoch, here they are taken after it.
+    ``average=uniform`` is the authors' code, the mean over the participants that have the class; ``average=samples`` weighs them by
+    training nodes of the class, as eq. 6 without its second factor 1/N_c, which would shrink the mean; ``average=openfgl`` weighs all
+    participants by their sizes, and one without the class counts with a zero prototype. A class that no participant has keeps its last
+    prototype.
+
+    Attributes:
+        average: weights of the clients: ``uniform``, ``samples`` or ``openfgl``.
+    """
+
+    by_clients: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True
+
+    average: Literal["uniform", "samples", "openfgl"]
+
+    def update_prototypes(self, uploaded: Tensor, arrived: Tensor) -> None:
+        shares = AVERAGES[self.average](self) * arrived[..., None]
+        total = shares.sum(1)
+        mean = torch.einsum("scy,scyh->syh", (shares / total.clamp(min=1e-12)[:, None]).to(uploaded.dtype), uploaded)
+        self.prototypes.copy_(torch.where((total > 0)[..., None], mean, self.prototypes))
+        self.known |= total > 0
 
 
 def prototype_width(setting: Setting) -> int:
