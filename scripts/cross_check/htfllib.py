@@ -11,7 +11,7 @@ import importlib
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -29,6 +29,9 @@ MATCHED: dict[str, dict[str, Any]] = {
 def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     """Every round's right answers of a client's model and the prototypes that it has received."""
     sys.path[0] += "/system"
+    for name in ("h5py", "flcore.trainmodel.models"):  # result files and networks for images, which are not used
+        sys.modules[name] = ModuleType(name)
+    sys.modules["flcore.trainmodel.models"].BaseHeadSplit = None
     modules = [importlib.import_module(f"flcore.{name}") for name in ("clients.clientbase", "servers.serverbase", "clients.clienttgp")]
     server = importlib.import_module("flcore.servers.servertgp")
     graphs = [loaded(job, number) for number in range(settings["clients"])]
