@@ -18,7 +18,7 @@ from fgl_bench.engine.hooks import TrainedScore
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.trips import LocalStep, Score, Trips
-from fgl_bench.errors import Range, at_least
+from fgl_bench.errors import Range, UserError, at_least
 from fgl_bench.models.base import Backbone
 
 
@@ -144,12 +144,17 @@ class FedProto(PrototypeSharing):
 
 
 def prototype_width(setting: Setting) -> int:
-    """Return the width of representations before the last layer, from a forward pass of one client."""
-    model, layout = setting.model, setting.layout
-    batch = setting.batch.select([0])
-    parameters = layout.views(torch.zeros(1, layout.size, dtype=batch.dtype, device=batch.device))
-    with torch.no_grad():
-        return model.forward(parameters, batch, model.first(parameters, batch), no_dropout).hidden.shape[-1]
+    """Return the width of representations before the last layer; raises UserError if clients' backbones have different ones."""
+    model, layout, widths = setting.model, setting.layout, {}
+    for row in {layout.of(row): row for row in range(setting.batch.size)}.values():
+        batch = setting.batch.select([row])
+        parameters = layout.views(torch.zeros(1, layout.size, dtype=batch.dtype, device=batch.device))
+        with torch.no_grad():
+            widths[model.forward(parameters, batch, model.first(parameters, batch), no_dropout).hidden.shape[-1]] = row
+    if len(widths) > 1:
+        found = ", ".join(map(str, sorted(widths)))
+        raise UserError(f"model: prototypes need one width before the last layer, not {found}; set the backbones' hidden keys alike")
+    return next(iter(widths))
 
 
 def class_means(hidden: Tensor, truth: Tensor) -> Tensor:
