@@ -30,14 +30,6 @@ def mixed(**backbones: Backbone) -> Backbone:
     return Mixed(distinct) if any(other is not first for other in others) else first
 
 
-def dealt(seed: int, clients: int, backbones: int) -> list[int]:
-    """Return the number of every client's backbone: clients draw lots, and the backbones are dealt in turn in this order."""
-    numbers = [0] * clients
-    for turn, client in enumerate(generator(seed, "backbones").permutation(clients).tolist()):
-        numbers[client] = turn % backbones
-    return numbers
-
-
 class MixedLayout(ParameterLayout):
     """A replica's parameters as one vector, as long as the largest backbone's row; shorter rows end in zeros.
 
@@ -72,10 +64,17 @@ class Mixed(Backbone):
         """Return the same network with ``function`` applied to every backbone."""
         return Mixed({name: function(backbone) for name, backbone in self.backbones.items()})
 
+    def dealt(self, seed: int, clients: int) -> list[str]:
+        """Return the backbone of every client: they are dealt in turn, to the clients in a random order of this seed."""
+        names, known = [""] * clients, list(self.backbones)
+        for turn, client in enumerate(generator(seed, "backbones").permutation(clients).tolist()):
+            names[client] = known[turn % len(known)]
+        return names
+
     def deal(self, seeds: Sequence[int], clients: int, own: slice, num_features: int, num_classes: int) -> Mixed:
-        """Return the network of the clients ``own`` of every seed (see :func:`dealt`)."""
-        network, known = Mixed(self.backbones), list(self.backbones)
-        network.names = tuple(known[number] for seed in seeds for number in dealt(seed, clients, len(known))[own])
+        """Return the network of the clients ``own`` of every seed."""
+        network = Mixed(self.backbones)
+        network.names = tuple(name for seed in seeds for name in self.dealt(seed, clients)[own])
         network.layouts = network.layout(num_features, num_classes).layouts
         return network
 
