@@ -207,7 +207,9 @@ def block(chosen: Chosen, model: str) -> Block:
         tests |= {(row, column): test for row, test in tested(competing).items()}
     rows = [row for row in chosen.rows if any((row, column) in tests for column in chosen.columns)]
     ranked = tuple(column for column in chosen.columns if all((row, column) in tests for row in rows))
-    ranks = statistics.average_ranks({label(row): [value_of(scores[row, column]) for column in ranked] for row in rows}) if rows else None
+    values = {label(row): [value_of(scores[row, column]) for column in ranked] for row in rows}
+    graphs = [chosen.runs[rows[0], column].summary["dataset"] for column in ranked] if rows else []
+    ranks = statistics.average_ranks(values, graphs)
     return Block(model, scores, tests, ranks, ranked)
 
 
