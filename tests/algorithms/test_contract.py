@@ -62,9 +62,12 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("fednova", {}, {"participation": 0.5}),
     ("fednova", {}, {"batch_nodes": 2, "model": MLP(hidden=4, layers=2, dropout=0.0)}),
     ("fedper", {"personal_layers": 1}, {"participation": 0.5}),
+    ("fedproto", {"term": "prototypes", "average": "samples"}, {"participation": 0.5}),
+    ("fedproto", {"prediction": "prototypes"}, {}),
     ("fedsa_gcl", {}, {}),
     *(("fedssa", {"edges": 10, "latent": 4, "node_clusters": 2, "structural_clusters": 2}, {"model": model})
       for model in (UNIFILTER, ChebNet(3, 6, 2, 0.5, "filter"))),
+    ("fedtgp", {"server_epochs": 2, "server_batch": 4}, {"participation": 0.5}),
     *((name, {"eps1": 1e9, "eps2": 0.0, "warmup": 2}, {"participation": 0.5, "rounds": 5}) for name in ("gcfl", "gcfl_plus")),
     ("gossip", {"segments": 3, "peers": 2}, {"scenario": LINKS}),
     ("moon", {"previous": 2}, {"participation": 0.5}),

@@ -49,6 +49,7 @@ ALGORITHMS = {
     "inference_activation=leaky_relu|none",
     "fedper": "personal_layers=int[0,2]",
     "fedprox": "mu=real[0,oo)",
+    "fedproto": "weight=real[0,oo) term=nodes|classes|prototypes average=uniform|samples|openfgl prediction=head|prototypes",
     "fedsa_gcl": "threshold=real[-1,oo) buffer=int?[1,3] steps=int[0,oo) keep=real[0,1] staleness_exponent=real[0,oo) "
     "lsc=paper|fedgta lsc_temperature=real?(0,oo) clustercast=bool push=most_similar|last orders=int[1,oo)",
     "fedsage_plus": "max_neighbours=int[0,oo) gen_rounds=int[0,oo) hidden_share=real[0,1] latent=int[1,oo) encoder_hidden=int[1,oo) "
@@ -57,6 +58,8 @@ ALGORITHMS = {
     "l1=real[0,oo) edges=int[1,oo) encoder=shared|detached floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
     "fedtad": "outer=int[0,oo) generator_steps=int[0,oo) student_steps=int[0,oo) generator_lr=real(0,oo) student_lr=real(0,oo) "
     "weight_decay=real[0,oo) pseudo_nodes=int[5,oo) noise=int[1,oo) walk_length=int[0,oo) ce_weight=real[0,oo) divergence=kl|l1",
+    "fedtgp": "weight=real[0,oo) term=nodes|classes|prototypes prediction=head|prototypes margin=farthest|nearest threshold=real[0,oo) "
+    "server_epochs=int[0,oo) server_lr=real(0,oo) server_batch=int[1,oo)",
     "gcfl": "eps1=real[0,oo) eps2=real[0,oo) relative=bool warmup=int[0,oo) shared=all|conv",
     "gcfl_plus": "eps1=real[0,oo) warmup=int[0,oo) sequence=int[1,oo) standardize=bool",
     "global": "graph=full|disjoint",

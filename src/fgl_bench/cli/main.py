@@ -40,6 +40,7 @@ from fgl_bench.cli.commands import CHOOSING, COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import groups
 from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines, suggest
+from fgl_bench.config.compose import mixed_choices
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
@@ -150,7 +151,7 @@ def execute(arguments: list[str]) -> int:
         run_command(command, words[1:], folders)
         return 0
     try:
-        sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
+        sys.argv[1:] = keys_of_swept_groups(options_first(mixed_choices(arguments)))
         options = parsed(sys.argv[1:])
     except UserError as error:
         complain(error)

@@ -83,6 +83,10 @@ class Backbone:
             for name, shape in layout.shapes.items()
         }
 
+    def initial(self, layout: ParameterLayout, make: Callable[[], torch.Generator], replicas: range) -> Tensor:
+        """Return the initial models of some replicas of one seed, ``[k, P]`` float64; ``make`` makes the seed's generator."""
+        return layout.pack(self.init_parameters(layout, make())).expand(len(replicas), -1)
+
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         """Return the result of the forward pass before any dropout, ``[k, n, h]``.
 
