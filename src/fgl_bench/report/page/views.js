@@ -25,6 +25,7 @@ function overview() {
     parts.push(make("h3", {}, "Verdicts on the printed cells"), rows("Printed cells by verdict", ["paper", ...names], judged.map((paper) => [link(paper.title, "verdicts", paper.name), ...names.map((name) => paper.verdicts.counts[name] || "")]), "verdicts"), note(data.about_verdicts));
   }
   if (data.leaderboard.length) parts.push(make("h3", {}, "Leaderboard"), rows("Leaderboard", data.leaderboard[0], data.leaderboard.slice(1)));
+  for (const [task, [head, ...body]] of Object.entries(data.task_leaderboards || {})) parts.push(make("h3", {}, `Leaderboard, task=${task}`), rows(`Leaderboard, task=${task}`, head, body));
   const { used, others } = methodLists();
   if (used) parts.push(make("h3", {}, "Methods that were run"), used);
   if (others) parts.push(make("p", {}, link("All methods", "methods")));
