@@ -215,7 +215,8 @@ def placement_views(board: Board, guest: str) -> list[View]:
 
 def of_column(board: Board, guest: str, column: str) -> View:
     scores = board.scores(column)
-    tests = {name: statistics.difference(scores[guest], scores[name], board.protocol.ratio) for name in scores if name != guest} if guest in scores else {}
+    others, ratio = [name for name in scores if name != guest and guest in scores], board.protocol.ratio
+    tests = {name: statistics.difference(scores[guest], scores[name], ratio) for name in others}
     adjusted = [dict(zip(tests, holm([getattr(test, p) for test in tests.values()]), strict=True)) for p in ("plain", "corrected")]
     order = sorted(scores, key=lambda name: -scores[name].mean())
     ranks = {name: str(place) for place, name in enumerate(board.ranked(order), 1)}
@@ -235,7 +236,8 @@ def draw(board: Board) -> Iterator[tuple[str, Figure]]:
     if len(table) > 1:
         labels = {"time": "virtual time", "megabytes": "MB sent per seed", "steps": "local steps per seed"}
         numbers = {str(name): number for number, name in enumerate(table.index)}
-        with grid(len(labels), 3, (3.2, 3.0), f"Leaderboard{board.protocol.caption}, means over {columns_text(columns)}", len(table)) as (figure, axes):
+        title = f"Leaderboard{board.protocol.caption}, means over {columns_text(columns)}"
+        with grid(len(labels), 3, (3.2, 3.0), title, len(table)) as (figure, axes):
             for axis, (cost, label) in zip(axes, labels.items(), strict=True):
                 draw_tradeoff(axis, {str(name): (row[cost], row["score"]) for name, row in table.iterrows()}, numbers)
                 axis.set(xlabel=label, ylabel="score in %")
