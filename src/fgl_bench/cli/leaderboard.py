@@ -19,9 +19,7 @@ from fgl_bench.results.console import line_width
 from fgl_bench.results.question import parts, read_words, short
 from fgl_bench.utils.files import home
 
-USAGE = (
-    "fgl-bench leaderboard [FOLDER] [task=graph] [show=scores] [score=received] [method=fedavg] [columns=cora] [out=FILE] [figures=DIR]"
-)
+USAGE = "fgl-bench leaderboard [FOLDER] [task=graph] [show=scores] [score=received] [method=fedavg] [columns=cora] [out=FILE] [figures=DIR]"
 KEYS = ("task", "show", "score", "method", "columns", "format", "out", "figures", "protocol")
 FORMATS = ("text", "md", "csv")
 

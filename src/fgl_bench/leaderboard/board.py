@@ -116,7 +116,8 @@ class Board:
         begun = f", {len(own) - done} begun" if len(own) > done else ""
         other = f"; {len(self.others)} of another protocol are left out" if self.others else ""
         dear = f"; {later} are too expensive without a GPU" if later else ""
-        return f"{done} of {len(pairs)} cells{protocol.caption} are complete{begun}{dear}{other}."
+        task = f"task={protocol.task}: " if protocol.caption else ""
+        return f"{task}{done} of {len(pairs)} cells are complete{begun}{dear}{other}."
 
 
 def read_board(folder: Path, protocol: Protocol) -> Board:
