@@ -57,8 +57,8 @@ SWEEP = "fgl-bench-sweep-"  # prefix of a folder for Hydra's own output
 USAGE = """\
 fgl-bench trains and compares federated graph learning methods: one command composes a dataset, a split, a model, an
 algorithm and a scenario, runs all seeds together and writes accuracies, confidence intervals and client trips.
-It simulates clients for research: it has no privacy mechanism and no secure aggregation, and its only task is node
-classification.
+It simulates clients for research: it has no privacy mechanism and no secure aggregation. It classifies nodes, and with task=graph
+graphs; task=link predicts links.
 
   fgl-bench                                               the default: a generated graph, without downloads
   fgl-bench algorithm=fedsa_gcl dataset=cora split=metis data_dir=PATH
