@@ -20,7 +20,7 @@ from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError, printable
 from fgl_bench.leaderboard.checks import flaws
 from fgl_bench.leaderboard.predictions import read_predictions
-from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.protocol import FILES, read_protocol
 from fgl_bench.leaderboard.record import Record, path_of, read_record, write_record
 from fgl_bench.papers.plan import fill, load_paper, papers, plan
 from fgl_bench.results.cells import PICTURES, read_cells, write_cells
@@ -144,9 +144,10 @@ def origin_flaw(made_by: Mapping[str, str], commit: str | None, dirty: bool | No
 
 def import_leaderboard(source: Path, into: Path) -> Iterator[Outcome]:
     """Import ``leaderboard/``; yields the outcome for every cell."""
-    protocol, folder = read_protocol(), into / "leaderboard" / "v2"
-    entries = {entry.name: entry for entry in protocol.entries}
-    for path in sorted((source / "leaderboard" / "v2").glob("[!.]*/*.json")):
+    protocols = {protocol.folder: protocol for protocol in map(read_protocol, FILES.values())}
+    for path in sorted(path for folder in protocols for path in (source / "leaderboard" / folder).glob("[!.]*/*.json")):
+        protocol, folder = protocols[path.parts[-3]], into / "leaderboard" / path.parts[-3]
+        entries = {entry.name: entry for entry in protocol.entries}
         name = f"leaderboard/{path.parent.name}/{path.stem}"
         try:
             record = read_record(path)

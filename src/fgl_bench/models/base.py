@@ -43,6 +43,11 @@ class Backbone:
         return False
 
     @property
+    def normalizes(self) -> bool:
+        """Return True if a node's output depends on the nodes ``Batch.reference`` of its client, as with batch normalization."""
+        return False
+
+    @property
     def drops(self) -> bool:
         """Return True if training mode draws dropout masks."""
         return bool(self.dropout)
@@ -181,6 +186,10 @@ class Around(Backbone):
     @property
     def rows_suffice(self) -> bool:
         return self.inner.rows_suffice
+
+    @property
+    def normalizes(self) -> bool:
+        return self.inner.normalizes
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return self.inner.layout(num_features, num_classes)

@@ -17,7 +17,7 @@ from fgl_bench.results.choose import Chosen, Values
 from fgl_bench.results.frame import Result, trips_to
 from fgl_bench.results.question import Question, short
 from fgl_bench.results.render import number
-from fgl_bench.results.scored import MARK, diverged_seeds
+from fgl_bench.results.scored import MARK, diverged_seeds, of_task
 from fgl_bench.results.statistics import Ranks
 
 TRIPS = "trips_to_"
@@ -192,8 +192,13 @@ class Compared:
 
     @property
     def unit(self) -> str:
-        """Quantity and unit of the scores."""
-        return heading([run.summary["metric"] for run in self.chosen.runs.values()], self.question.metric)
+        """Quantity and unit of the scores, and the task unless it is the default one."""
+        return heading([run.summary["metric"] for run in self.chosen.runs.values()], self.question.metric) + self.task
+
+    @property
+    def task(self) -> str:
+        """The task of the runs, of which a table has one, see :func:`fgl_bench.results.scored.of_task`."""
+        return of_task(next(iter(self.chosen.runs.values())).summary)
 
 
 def block(chosen: Chosen, model: str) -> Block:

@@ -12,6 +12,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, repla
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import LabeledNodes, reducible
+from fgl_bench.data.pooling import Pooled
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
@@ -59,7 +60,9 @@ def simulation(
     alone = vars(type(algorithm)).get("labeled_only", False) and model.rows_suffice and not model.drops
     reduced = same and alone and reducible(held)
     batch = stacked([LabeledNodes.of(client) for client in held] if reduced else held)
-    evaluation = batch if same else stacked([client for f in federations for client in f.clients[shard.own]])
+    whole = [client for f in federations for client in f.clients[shard.own]]
+    joined = model.normalizes or isinstance(federations[0], Pooled)  # statistics are of training examples, members' scores by position
+    evaluation = batch if same else stacked(whole if joined else [client.held_out for client in whole])
     batch.per_federation = evaluation.per_federation = clients if shard.alone else None
     model = algorithm.backbone(model)
     if isinstance(model, Mixed):

@@ -223,7 +223,7 @@ def clients(table: Compared, width: float, side: int) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(4))
     own = heading([run.summary["metric"] for run in table.chosen.runs.values()], None)
     of = f", {table.blocks[0].model} model" if len(table.blocks) == 1 else ""
-    name_axes(axes, side, f"{own} of a client{of}")
+    name_axes(axes, side, f"{own} of a client{table.task}{of}")
     return figure
 
 
