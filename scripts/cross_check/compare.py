@@ -43,7 +43,21 @@ from fgl_bench.utils.processes import last_line
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
 SCRATCH = tempfile.TemporaryDirectory()  # runs are read from it until the end
-REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgb", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
+REPOSITORIES = (
+    "adafgl",
+    "fed_graph",
+    "fed_pub",
+    "fedgb",
+    "fedgcn",
+    "fedgsp",
+    "fedgta",
+    "fediih",
+    "fedtad",
+    "flower",
+    "gcfl",
+    "openfgl",
+    "pfllib",
+)
 
 
 def main() -> int:

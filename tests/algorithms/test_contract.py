@@ -43,6 +43,7 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("feddc", {}, {"model": SGC("lazy", 2), "batch_nodes": 2}),
     ("feddc", {"alpha": 0.1, "clip": 0.5}, {"participation": 0.5}),
     *(("feddual", {"gossip_steps": 2, "noise": noise}, {"scenario": LINKS}) for noise in (0.01, 0.0)),
+    *(("fedgcn", {"hops": hops, "exchange": exchange}, {"participation": 0.5}) for hops, exchange in ((2, "sums"), (1, "nodes"))),
     ("fedgl", {"pseudo_graph": 0.3}, {"rounds": 4}),
     ("fedgl", {}, {"participation": 0.5, "rounds": 4}),
     ("fedgnn", {"matches": 3, "ldp": True}, {"participation": 0.5}),

@@ -33,6 +33,7 @@ ALGORITHMS = {
     "fedcross": f"{CROSS} fanout_remote=int?[1,oo)",
     "feddc": "alpha=real[0,oo) scaling=size|none clip=real?(0,oo) drift=bool control=mean_gradient|literal",
     "feddual": "gossip_steps=int[1,oo) noise=real[0,oo) clip=real(0,oo)",
+    "fedgcn": "hops=int[0,2] exchange=sums|nodes",
     "fedgl": "weight=real[0,oo) confidence=real[0,oo) fusion=samples|uniform refresh=int[1,oo) "
     "pseudo_graph=real[0,oo) neighbours=int[1,oo)",
     "fedgnn": "matches=int[0,oo) expand_every=int[1,oo) ldp=bool clip=real(0,oo) epsilon=real(0,oo)",
