@@ -23,7 +23,6 @@ NODES = ["algorithm=fedgcn", "algorithm.exchange=nodes", *SGD]
 BUDGET = {"rounds": 50}
 MATCHED: dict[str, dict[str, Any]] = {
     "fedgcn": {"ours": NODES, "config": {"hops": 2}, **BUDGET},
-    "fedgcn_one_hop": {"ours": [*NODES, "algorithm.hops=1"], "config": {"hops": 1}, **BUDGET},
     "fedgcn_sums": {
         "ours": ["algorithm=fedgcn", *SGD],
         "config": {"hops": 2},

@@ -26,6 +26,8 @@ PLAIN = {"layers.0.weight": "conv0.weight", "layers.1.weight": "conv1.weight", "
 
 
 FEDDC = ["algorithm=feddc", "algorithm.alpha=0.1", "algorithm.scaling=none", "algorithm.clip=null", "local_epochs=3"]
+FGSSL = ["algorithm=fgssl", "algorithm.structure=edges", "algorithm.structure_temperature=0.1", "local_epochs=3"]
+WHOLE = [f"algorithm.{view}_{part}=0" for view in ("weak", "strong") for part in ("edge_drop", "feature_mask")]
 
 MATCHED: dict[str, dict[str, Any]] = {
     "local": {"theirs": "isolate", "ours": ["algorithm=local"]},
@@ -53,6 +55,14 @@ MATCHED: dict[str, dict[str, Any]] = {
     },
     "adafgl": {"ours": ["algorithm=adafgl"], "deterministic": False},  # where a personal round is one step
     "fedgl": {"ours": ["algorithm=fedgl", "local_epochs=3"]},
+    "fgssl": {"ours": [*FGSSL, "algorithm.contrast_weight=0", "algorithm.structure_weight=0.1"], "still": WHOLE, "rounds": 10},
+    "fgssl_contrast": {
+        "theirs": "fgssl",
+        "change": "contrast",
+        "ours": [*FGSSL, "algorithm.structure_weight=0"],
+        "still": WHOLE,
+        "rounds": 10,
+    },
     "fedgl_normalized": {"theirs": "fedgl", "change": "normalized_propagation", "ours": ["algorithm=fedgl", "local_epochs=3"]},
 }
 
@@ -69,6 +79,9 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     initial, plain = np.load(job / "initial.npz"), settings["method"] == "fedgl"  # whose layers multiply by [in, out]
     for owner in (*trainer.clients, trainer.server):
         begin_with(owner.task.model, initial, *([PLAIN, False] if plain else []))
+    if settings["exact"] and settings["method"] == "fgssl":
+        for client in trainer.clients:
+            client.augWeak = client.augStrongF = client.augNone
     if settings["change"]:
         CHANGES[settings["change"]](trainer)
     return watched(trainer)
@@ -174,7 +187,42 @@ def normalized_propagation(trainer) -> None:
     trainer.server.task.splitted_data["data"].adj = operator(trainer.server.task.data)
 
 
-CHANGES = {"normalized_propagation": normalized_propagation}
+def contrast(trainer) -> None:
+    """FGSSL's contrast, which is computed and left out of the loss, in the place of the structure term.
+
+    It is of representations, as in the authors' network, whose two outputs come in the other order.
+    """
+    module, computed, inside = importlib.import_module("openfgl.flcore.fgssl.client"), [], []
+
+    class Term:
+        def __mul__(self, weight: float) -> torch.Tensor:
+            return 3 * computed[-2]  # of the received and the trained model; the last is of two views of the trained one
+
+    def keep(module: torch.nn.Module, given: Any, loss: torch.Tensor) -> None:
+        computed.append(loss)
+
+    def other_order(module: torch.nn.Module, given: Any, outputs: tuple) -> tuple:
+        return outputs[::-1] if inside else outputs
+
+    def watched_loss(make: Any) -> Any:
+        def loss(*arguments: Any) -> torch.Tensor:
+            inside.append(True)
+            value = make()(*arguments)
+            inside.clear()
+            computed.clear()
+            return value
+
+        return lambda: loss
+
+    module.edge_distribution_high = lambda *_: Term()
+    for client in trainer.clients:
+        client.contrast_model.register_forward_hook(keep)
+        client.get_custom_loss_fn = watched_loss(client.get_custom_loss_fn)
+        for model in (client.task.model, client.global_model):
+            model.register_forward_hook(other_order)
+
+
+CHANGES = {"normalized_propagation": normalized_propagation, "contrast": contrast}
 
 if __name__ == "__main__":
     drive(train)

@@ -58,6 +58,7 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("fedsa_gcl", {}, {}),
     *(("fedssa", {"edges": 10, "latent": 4, "node_clusters": 2, "structural_clusters": 2}, {"model": model})
       for model in (UNIFILTER, ChebNet(3, 6, 2, 0.5, "filter"))),
+    *(("fgssl", {"structure": structure}, {"participation": 0.5, "local_epochs": 2}) for structure in ("neighborhoods", "edges")),
     *((name, {"eps1": 1e9, "eps2": 0.0, "warmup": 2}, {"participation": 0.5, "rounds": 5}) for name in ("gcfl", "gcfl_plus")),
     ("gossip", {"segments": 3, "peers": 2}, {"scenario": LINKS}),
     ("moon", {"previous": 2}, {"participation": 0.5}),

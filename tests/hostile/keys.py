@@ -52,6 +52,9 @@ ALGORITHMS = {
     "l1=real[0,oo) edges=int[1,oo) encoder=shared|detached floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
     "fedtad": "outer=int[0,oo) generator_steps=int[0,oo) student_steps=int[0,oo) generator_lr=real(0,oo) student_lr=real(0,oo) "
     "weight_decay=real[0,oo) pseudo_nodes=int[5,oo) noise=int[1,oo) walk_length=int[0,oo) ce_weight=real[0,oo) divergence=kl|l1",
+    "fgssl": "contrast_weight=real[0,oo) temperature=real(0,oo) structure_weight=real[0,oo) structure_temperature=real(0,oo) "
+    "structure=neighborhoods|edges weak_edge_drop=real[0,1] weak_feature_mask=real[0,1] strong_edge_drop=real[0,1] "
+    "strong_feature_mask=real[0,1]",
     "gcfl": "eps1=real[0,oo) eps2=real[0,oo) relative=bool warmup=int[0,oo) shared=all|conv",
     "gcfl_plus": "eps1=real[0,oo) warmup=int[0,oo) sequence=int[1,oo) standardize=bool",
     "global": "graph=full|disjoint",
