@@ -57,6 +57,7 @@ REPOSITORIES = (
     "gcfl",
     "openfgl",
     "pfllib",
+    "s2fgl",
 )
 
 

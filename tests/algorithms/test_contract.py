@@ -65,6 +65,7 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     *(("osgp", {"overlap": overlap}, {"scenario": {"topology": "random_k_out", **LINKS}}) for overlap in (False, True)),
     ("pens", {"sampled": 3, "selected": 2, "first_phase": 0.5}, {"scenario": LINKS}),
     ("pfedme", {}, {"participation": 0.5, "local_epochs": 4}),
+    *(("s2fgl", {"projections": each}, {"participation": 0.5, "local_epochs": 2, "rounds": 4}) for each in ("pairs", "space")),
     ("scaffold", {"server_lr": 0.8}, {"participation": 0.5}),
     ("twafl", {}, {}),
 ]  # fmt: skip

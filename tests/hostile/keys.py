@@ -64,6 +64,8 @@ ALGORITHMS = {
     "osgp": "overlap=bool",
     "pens": "sampled=int?[1,oo) selected=int[1,2] first_phase=real[0,1] gossip_peers=int?[1,oo) weighting=samples|uniform",
     "pfedme": "inner_steps=int[1,oo) penalty=real[0,oo) outer_lr=real(0,oo) beta=real(0,oo)",
+    "s2fgl": "repository_weight=real[0,oo) temperature=real(0,oo) slots=int[1,oo) sampled=real[0,1] important=real[0,1] alpha=real(0,1] "
+    "alignment_weight=real[0,oo) aligned=real[0,1] neighbors=int[1,oo) eigenvectors=int[1,oo) projections=pairs|space",
     "scaffold": "server_lr=real(0,oo) control=mean_gradient|option_ii_literal weighting=uniform|samples",
     "twafl": "base=real[1,oo) loop=int[15,oo) exchange_rounds=ints[0,14] deep_layers=int[0,1] age_unit=arrival|cycle normalise=bool",
 }  # fmt: skip
