@@ -52,6 +52,7 @@ REPOSITORIES = (
     "fedgsp",
     "fedgta",
     "fediih",
+    "fedspray",
     "fedtad",
     "flower",
     "gcfl",

@@ -56,6 +56,7 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("fednova", {}, {"batch_nodes": 2, "model": MLP(hidden=4, layers=2, dropout=0.0)}),
     ("fedper", {"personal_layers": 1}, {"participation": 0.5}),
     ("fedsa_gcl", {}, {}),
+    ("fedspray", {"width": 4, "confidence": 0.4}, {"participation": 0.5, "local_epochs": 2}),
     *(("fedssa", {"edges": 10, "latent": 4, "node_clusters": 2, "structural_clusters": 2}, {"model": model})
       for model in (UNIFILTER, ChebNet(3, 6, 2, 0.5, "filter"))),
     *(("fgssl", {"structure": structure}, {"participation": 0.5, "local_epochs": 2}) for structure in ("neighborhoods", "edges")),

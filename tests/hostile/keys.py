@@ -48,6 +48,7 @@ ALGORITHMS = {
     "lsc=paper|fedgta lsc_temperature=real?(0,oo) clustercast=bool push=most_similar|last orders=int[1,oo)",
     "fedsage_plus": "max_neighbours=int[0,oo) gen_rounds=int[0,oo) hidden_share=real[0,1] latent=int[1,oo) encoder_hidden=int[1,oo) "
     "gen_hidden=ints[1,oo) gen_dropout=real[0,1] gen_lr=real?(0,oo) gen_weight_decay=real[0,oo) degree_weight=real[0,oo)",
+    "fedspray": "weight=real[0,oo) confidence=real[0,1] width=int[1,oo) proxy_lr=real(0,oo) begin=own|joint",
     "fedssa": "node_clusters=int[1,oo) structural_clusters=int[1,oo) latent=int[1,oo) elbo_weight=real[0,oo) semantic_weight=real[0,oo) "
     "l1=real[0,oo) edges=int[1,oo) encoder=shared|detached floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
     "fedtad": "outer=int[0,oo) generator_steps=int[0,oo) student_steps=int[0,oo) generator_lr=real(0,oo) student_lr=real(0,oo) "

@@ -27,7 +27,7 @@ from tests.quick import SMALL, prepared
 CPU = torch.device("cpu")
 SERVER = (
     "fedadam", "fedavg", "fedavgm", "feddc", "fednova", "fedper", "fedprox", "fedgta", "fed_pub", "gcfl", "gcfl_plus", "local", "majority",
-    "fedtad", "fgssl", "label_propagation", "moon", "pfedme", "s2fgl", "scaffold",
+    "fedspray", "fedtad", "fgssl", "label_propagation", "moon", "pfedme", "s2fgl", "scaffold",
 )  # fmt: skip
 PEERS = ("d_psgd", "dfed_sst", "dfedavgm", "dis_pfl", "feddual", "gossip", "osgp", "pens")
 CHANGES: dict[str, dict[str, Any]] = {
