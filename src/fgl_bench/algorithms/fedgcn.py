@@ -17,6 +17,7 @@ from fgl_bench.algorithms.powers import Federating
 from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.data.pooling import pool
 from fgl_bench.engine.batch import Batch, Operator, adjacency, gcn_operator
+from fgl_bench.engine.dropout import DropoutFunction
 from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.errors import Range, Unsuited, UserError, between
@@ -154,7 +155,7 @@ def completed(union: ClientGraph, client: ClientGraph, near: np.ndarray, edges: 
     """Return ``client`` with all nodes ``near [N]`` of the union and the ``edges [2, E]`` between them."""
     nodes = np.flatnonzero(near)
     place = np.searchsorted(union.nodes[nodes], client.nodes)
-    masks = {name: _placed(getattr(client, name), place, nodes.size) for name in ("train", "val", "test")}
+    masks: dict[str, Any] = {name: _placed(getattr(client, name), place, nodes.size) for name in ("train", "val", "test")}
     present = np.ones(client.num_nodes, dtype=bool) if client.present is None else client.present
     return Completed(
         nodes=union.nodes[nodes],
@@ -189,7 +190,7 @@ class FromSums(Around):
             return self.inner.first(parameters, batch)
         return batch.features @ parameters["conv0.weight"] + parameters["conv0.bias"][:, None]
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         shown = cast(Batch, UnionBatch(batch)) if _sums(batch) else batch
         return self.inner.forward(parameters, shown, first, dropout)
 
