@@ -46,8 +46,8 @@ ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
 SCRATCH = tempfile.TemporaryDirectory()  # runs are read from it until the end
 REPOSITORIES = (
-    "adafgl", "ditto", "fed_graph", "fed_pub", "fedexp", "fedgb", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "htfllib",
-    "openfgl", "pfllib",
+    "adafgl", "ditto", "fed_graph", "fed_pub", "fedexp", "fedgb", "fedgcn", "fedgsp", "fedgta", "fediih", "fedspray", "fedtad", "flower",
+    "gcfl", "htfllib", "openfgl", "pfllib", "s2fgl",
 )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ def old_scatter() -> None:
     from torch_geometric.utils import scatter
 
     one, two = types.ModuleType("torch_scatter"), types.ModuleType("torch_sparse")
+    one.scatter = scatter
     one.scatter_add = lambda src, index, dim=0, dim_size=None: scatter(src, index, dim, dim_size, "sum")
     two.SparseTensor = type("SparseTensor", (), {})  # only ever asked whether something is one
     two.fill_diag = two.matmul = two.mul = two.sum = two.coalesce = None

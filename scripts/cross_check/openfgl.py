@@ -26,6 +26,8 @@ PLAIN = {"layers.0.weight": "conv0.weight", "layers.1.weight": "conv1.weight", "
 
 
 FEDDC = ["algorithm=feddc", "algorithm.alpha=0.1", "algorithm.scaling=none", "algorithm.clip=null", "local_epochs=3"]
+FGSSL = ["algorithm=fgssl", "algorithm.structure=edges", "algorithm.structure_temperature=0.1", "local_epochs=3"]
+WHOLE = [f"algorithm.{view}_{part}=0" for view in ("weak", "strong") for part in ("edge_drop", "feature_mask")]
 
 GRAPHS = {
     "model": "gin", "ours": ["task=graph", "model=gin", "local_epochs=3", "agg_weight=train"], "datasets": ["mutag", "proteins"],
@@ -77,6 +79,14 @@ MATCHED: dict[str, dict[str, Any]] = {
     "fedavg_graphs_no_norm": {**GRAPHS, "theirs": "fedavg", "change": "no_norm", "ours": [*GRAPHS["ours"], "model.norm=none"]},
     "fedavg_links": {"theirs": "fedavg", **LINKS},
     "fedavg_links_last_layer": {"theirs": "fedavg", "change": "last_layer", **LINKS},
+    "fgssl": {"ours": [*FGSSL, "algorithm.contrast_weight=0", "algorithm.structure_weight=0.1"], "still": WHOLE, "rounds": 10},
+    "fgssl_contrast": {
+        "theirs": "fgssl",
+        "change": "contrast",
+        "ours": [*FGSSL, "algorithm.structure_weight=0"],
+        "still": WHOLE,
+        "rounds": 10,
+    },
     "fedgl_normalized": {"theirs": "fedgl", "change": "normalized_propagation", "ours": ["algorithm=fedgl", "local_epochs=3"]},
 }
 
@@ -91,6 +101,9 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         importlib.import_module(f"openfgl.flcore.{settings['method']}.{settings['method']}_config").config[name] = value
     trainer = trainer_of("openfgl.flcore.trainer", args, settings, job, folder)
     initial, plain = np.load(job / "initial.npz"), settings["method"] == "fedgl"  # whose layers multiply by [in, out]
+    if settings["exact"] and settings["method"] == "fgssl":
+        for client in trainer.clients:
+            client.augWeak = client.augStrongF = client.augNone
     if settings["change"]:
         CHANGES[settings["change"]](trainer)
     names = LAYERS if settings["task"] != "node" else PLAIN if plain else GCN
@@ -293,7 +306,45 @@ def last_layer(trainer) -> None:
         model.forward = lambda data, forward=model.forward: forward(data)[::-1]
 
 
-CHANGES = {"normalized_propagation": normalized_propagation, "plain_head": plain_head, "no_norm": no_norm, "last_layer": last_layer}
+def contrast(trainer) -> None:
+    """FGSSL's contrast, which is computed and left out of the loss, in the place of the structure term.
+
+    It is of representations, as in the authors' network, whose two outputs come in the other order.
+    """
+    module, computed, inside = importlib.import_module("openfgl.flcore.fgssl.client"), [], []
+
+    class Term:
+        def __mul__(self, weight: float) -> torch.Tensor:
+            return 3 * computed[-2]  # of the received and the trained model; the last is of two views of the trained one
+
+    def keep(module: torch.nn.Module, given: Any, loss: torch.Tensor) -> None:
+        computed.append(loss)
+
+    def other_order(module: torch.nn.Module, given: Any, outputs: tuple) -> tuple:
+        return outputs[::-1] if inside else outputs
+
+    def watched_loss(make: Any) -> Any:
+        def loss(*arguments: Any) -> torch.Tensor:
+            inside.append(True)
+            value = make()(*arguments)
+            inside.clear()
+            computed.clear()
+            return value
+
+        return lambda: loss
+
+    module.edge_distribution_high = lambda *_: Term()
+    for client in trainer.clients:
+        client.contrast_model.register_forward_hook(keep)
+        client.get_custom_loss_fn = watched_loss(client.get_custom_loss_fn)
+        for model in (client.task.model, client.global_model):
+            model.register_forward_hook(other_order)
+
+
+CHANGES = {
+    "normalized_propagation": normalized_propagation, "plain_head": plain_head, "no_norm": no_norm, "last_layer": last_layer,
+    "contrast": contrast,
+}  # fmt: skip
 
 if __name__ == "__main__":
     drive(train)

@@ -27,8 +27,8 @@ from tests.quick import SMALL, prepared
 CPU = torch.device("cpu")
 SERVER = (
     "fedadam", "fedavg", "fedavgm", "feddc", "fednova", "fedper", "fedprox", "fedgta", "fed_pub", "gcfl", "gcfl_plus", "local", "majority",
-    "fedproto", "fedtad", "fedtgp", "label_propagation", "moon", "pfedme", "scaffold", "apfl", "ditto", "fedala", "fedavg_finetune",
-    "fedbabu", "fedexp",
+    "fedproto", "fedspray", "fedtad", "fedtgp", "fgssl", "label_propagation", "moon", "pfedme", "s2fgl", "scaffold", "apfl", "ditto",
+    "fedala", "fedavg_finetune", "fedbabu", "fedexp",
 )  # fmt: skip
 PEERS = ("d_psgd", "dfed_sst", "dfedavgm", "dis_pfl", "feddual", "gossip", "osgp", "pens")
 CHANGES: dict[str, dict[str, Any]] = {
