@@ -13,7 +13,19 @@ import yaml
 
 from fgl_bench.errors import UserError
 
-GROUPS = ("algorithm", "task", "dataset", "split", "model", "optimizer", "scenario", "scenario/sparsity", "tracker", "experiment")
+GROUPS = (
+    "algorithm",
+    "task",
+    "dataset",
+    "split",
+    "model",
+    "optimizer",
+    "scenario",
+    "scenario/sparsity",
+    "scenario/noise",
+    "tracker",
+    "experiment",
+)
 
 
 def config_folder() -> Path:

@@ -136,8 +136,8 @@ class Federation:
 
     Attributes:
         clients: the clean client graphs; evaluation reads these.
-        observed: the clients as methods see them while training; the same tuple unless a sparsity scenario took
-            labels, edges or features away, or the setting is inductive.
+        observed: the clients as methods see them while training; the same tuple unless a scenario of sparsity or
+            noise changed labels, edges or features, or the setting is inductive.
         cross_edges: ``[2, K]`` int64 global ids, both directions, of the edges between different clients' nodes.
         partition_hash: hex digest of the node-to-client assignment.
         personal_ends: each client has its own input and output layers (``split=domains``).

@@ -22,11 +22,12 @@ GROUPS = {
     "model": "model",
     "optimizer": "optimizer",
     "scenario.sparsity": "sparsity",
+    "scenario.noise": "noise",
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
-BEFORE = {"optimizer": "adam", "task": "node"}
-"""Default choice of a group in summaries older than its key."""
+BEFORE = {"optimizer": "adam", "task": "node", "noise": "none"}
+"""Default choice of a group in summaries without its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that determine each other."""
 SOURCES = ("code", "data")  # checksums of user files, and corrections

@@ -43,6 +43,7 @@ SCORED = {
     "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
     "never": "trained models are not scored (split.score_trained=never);",
 }
+HARDSHIPS = ("noise",)  # groups that are named if they are not the default
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
 
@@ -77,6 +78,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     head = (
         f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
         f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
+        + "".join(f", {key}={summary[key]}" for key in HARDSHIPS if key in summary)
     )
     moved, spent = summary["bytes"], summary["seconds"]
     trips = summary["client_trips"]["total"]

@@ -144,6 +144,7 @@ def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federatio
         cache_dir=settings.cache_dir,
         out_of_core=on_disk,
         labeling=spec.task,
+        noise=spec.noise,
     )
 
 

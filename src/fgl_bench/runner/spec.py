@@ -14,6 +14,7 @@ from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import Settings, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.noise import Noise
 from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError
@@ -22,7 +23,7 @@ from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.schedule import Stragglers
 from fgl_bench.tasks.base import Task
 
-NAMED = ("task", "dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity")
+NAMED = ("task", "dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity", "scenario/noise")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class RunSpec:
     optimizer: Optimizer
     scenario: Stragglers
     sparsity: Sparsity
+    noise: Noise
     tracker: Any
     names: Mapping[str, str]
     overrides: tuple[str, ...]
@@ -86,6 +88,7 @@ def resolve(cfg: DictConfig) -> RunSpec:
         optimizer=build_group(cfg, "optimizer"),
         scenario=build_group(cfg, "scenario"),
         sparsity=build_group(cfg, "scenario.sparsity"),
+        noise=build_group(cfg, "scenario.noise"),
         tracker=build_group(cfg, "tracker"),
         names={group: label(cfg, group) for group in NAMED},
         overrides=tuple(overrides_of(cfg)),

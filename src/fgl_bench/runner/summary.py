@@ -15,6 +15,7 @@ from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
+from fgl_bench.results.choose import BEFORE, GROUPS
 from fgl_bench.results.provenance import code_state, versions
 from fgl_bench.results.store import PRESENTATION, SCHEMA_VERSION, config_hash
 from fgl_bench.results.thinned import label_counts
@@ -75,6 +76,7 @@ def summarize(
     workers: dict[str, int],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
+    chosen = {key: spec.names[group.replace(".", "/")] for group, key in GROUPS.items()}
     histories, weights, names, settings = outcome.histories, facts.weights, spec.names, spec.settings
     # Processors with other vector units round differently.
     processor = f"CPU {platform.machine()} ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} thread(s)"
@@ -90,6 +92,7 @@ def summarize(
         "optimizer": names["optimizer"],
         "scenario": names["scenario"],
         "sparsity": names["scenario/sparsity"],
+        **{key: name for key, name in chosen.items() if name != BEFORE.get(key)},
         "seeds": list(settings.seeds),
         "metric": facts.metric,
         "selection": "best validation score of the whole federation, earliest of equals",

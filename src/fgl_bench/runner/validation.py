@@ -61,7 +61,9 @@ def check_configuration(cfg: DictConfig) -> None:
 
 def checked_names(cfg: DictConfig) -> dict[str, str]:
     """The name of each group's choice in results; raises UserError if it is not a valid folder name."""
-    names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
+    names = {
+        group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity", "scenario/noise")
+    }
     for group, name in names.items():
         check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
     return names
@@ -196,6 +198,8 @@ def check_task(spec: RunSpec) -> None:
             f"split={names['split']}: clients have their own input and output layers, which needs {needs}; use algorithm=fedavg"
         )
     task.check(spec.split, spec.sparsity, spec.settings.out_of_core)
+    if task.name != "node" and names["scenario/noise"] != "none":
+        raise UserError(f"scenario/noise={names['scenario/noise']}: is defined for task=node only, not for task={task.name}; use none")
 
 
 def check_batch_nodes(spec: RunSpec) -> None:
