@@ -13,8 +13,8 @@ from fgl_bench.results.plots.draw import OPTIONS, plot
 from fgl_bench.results.question import KEYS, read_words, short
 from fgl_bench.results.result_table import table
 
-USAGE = "fgl-bench plot curves|bars|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split"
-KINDS = ("curves", "bars", "ranks", "pareto", "clients")
+USAGE = "fgl-bench plot curves|bars|lines|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split"
+KINDS = ("curves", "bars", "lines", "ranks", "pareto", "clients")
 
 
 def draw(arguments: Sequence[str]) -> None:

@@ -14,18 +14,9 @@ import yaml
 from fgl_bench.errors import UserError
 
 GROUPS = (
-    "algorithm",
-    "task",
-    "dataset",
-    "split",
-    "model",
-    "optimizer",
-    "scenario",
-    "scenario/sparsity",
-    "scenario/noise",
-    "tracker",
-    "experiment",
-)
+    "algorithm", "task", "dataset", "split", "model", "optimizer", "scenario", "scenario/sparsity", "scenario/noise", "scenario/attack",
+    "aggregator", "tracker", "experiment",
+)  # fmt: skip
 
 
 def config_folder() -> Path:

@@ -32,10 +32,12 @@ ROLES = {  # required method of a class in a group, and the base class of its ob
     "scenario": ("a scenario", "run", "fgl_bench.scenarios.schedule.Stragglers"),
     "scenario.sparsity": ("a sparsity", "apply", "builtins.object"),
     "scenario.noise": ("a noise", "apply", "fgl_bench.data.noise.Noise"),
+    "scenario.attack": ("an attack", "compromise", "fgl_bench.engine.attacks.Attack"),
+    "aggregator": ("an aggregator", "combine", "fgl_bench.engine.aggregators.Aggregator"),
     "tracker": ("a tracker", "start", "builtins.object"),
 }
 
-SEVERAL = ("sparsity", "noise", "tracker")  # groups with several classes in one module
+SEVERAL = ("sparsity", "noise", "attack", "aggregator", "tracker")  # groups with several classes in one module
 
 
 def label(cfg: DictConfig, group: str) -> str:
@@ -46,7 +48,7 @@ def label(cfg: DictConfig, group: str) -> str:
     method is appended: ``fedsage_plus+fedgta``.
 
     Args:
-        group: one of ``choices.GROUPS``, including ``scenario/sparsity`` and ``scenario/noise``.
+        group: one of ``choices.GROUPS``, including those below ``scenario``.
     """
     inner = OmegaConf.select(cfg, group.replace("/", ".")).get("strategy")
     return chosen(cfg, group) + (f"+{class_label(inner, group)}" if is_object(inner) else "")

@@ -12,6 +12,8 @@ MODULES = {"algorithm": "algorithms", "model": "models", "dataset": "data.datase
 BEFORE: dict[str, Any] = {
     "task": {"_target_": "fgl_bench.tasks.node.NodeClassification"},
     "scenario.noise": {"_target_": "fgl_bench.data.noise.NoNoise"},
+    "scenario.attack": {"_target_": "fgl_bench.engine.attacks.NoAttack"},
+    "aggregator": {"_target_": "fgl_bench.engine.aggregators.Mean"},
 }
 """Keys added later, with the value that stands for the behavior before; a key with this value is not part of a run's identity."""
 

@@ -85,6 +85,7 @@ class Configuration(Settings):
     optimizer: Any = MISSING
     algorithm: Any = MISSING
     scenario: Any = MISSING
+    aggregator: Any = MISSING
     tracker: Any = MISSING
 
 

@@ -268,8 +268,10 @@ class ServerFederation(Federation):
 
     @property
     def scored(self) -> tuple[ClientGraph, ...]:
-        """Every client's model is scored on the same nodes."""
-        return (self.server,) * self.num_clients
+        """Every honest client's model is scored on the same nodes."""
+        nothing = np.zeros_like(self.server.val)
+        unscored = replace(self.server, val=nothing, test=nothing)
+        return tuple(unscored if i in self.malicious else self.server for i in range(self.num_clients))
 
 
 def hold_out(

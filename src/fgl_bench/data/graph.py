@@ -141,6 +141,7 @@ class Federation:
         cross_edges: ``[2, K]`` int64 global ids, both directions, of the edges between different clients' nodes.
         partition_hash: hex digest of the node-to-client assignment.
         personal_ends: each client has its own input and output layers (``split=domains``).
+        malicious: numbers of the clients that attack, which have no validation and test nodes.
     """
 
     dataset: str
@@ -154,6 +155,7 @@ class Federation:
     metric: str = "accuracy"
     notes: dict[str, object] = field(default_factory=dict)
     personal_ends: bool = False
+    malicious: tuple[int, ...] = ()
 
     @property
     def num_clients(self) -> int:

@@ -23,10 +23,12 @@ GROUPS = {
     "optimizer": "optimizer",
     "scenario.sparsity": "sparsity",
     "scenario.noise": "noise",
+    "scenario.attack": "attack",
+    "aggregator": "aggregator",
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
-BEFORE = {"optimizer": "adam", "task": "node", "noise": "none"}
+BEFORE = {"optimizer": "adam", "task": "node", "noise": "none", "attack": "none", "aggregator": "mean"}
 """Default choice of a group in summaries without its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that determine each other."""

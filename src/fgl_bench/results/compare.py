@@ -122,7 +122,7 @@ def heading(metrics: Sequence[str], metric: str | None) -> str:
 
 
 Position = tuple[Values, Values]
-NAMED = ("algorithm", "task", "dataset", "split", "model", "scenario", "sparsity", "metric", "optimizer")
+NAMED = ("algorithm", "task", "dataset", "split", "model", "scenario", "sparsity", "noise", "attack", "aggregator", "metric", "optimizer")
 
 
 @dataclass(frozen=True)

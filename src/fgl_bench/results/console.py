@@ -43,7 +43,7 @@ SCORED = {
     "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
     "never": "trained models are not scored (split.score_trained=never);",
 }
-HARDSHIPS = ("noise",)  # groups that are named if they are not the default
+HARDSHIPS = ("noise", "attack", "aggregator")  # groups that are named if they are not the default
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
 
@@ -83,7 +83,8 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     moved, spent = summary["bytes"], summary["seconds"]
     trips = summary["client_trips"]["total"]
     busiest = f", {amount(moved['busiest'])} through the busiest client" if "busiest" in moved else ""
-    without = max(summary.get("unscored_clients", {}).get("test", [0]))
+    malicious = max(map(len, summary.get("malicious_clients", [[]])))
+    without = max(summary.get("unscored_clients", {}).get("test", [0])) - malicious
     why = ", or of one class only" if summary["metric"] == "auc" else ""
     lines = [
         head,
@@ -95,6 +96,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *wide(halves),
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
+        *([f"{malicious} of {summary['num_clients']} clients are malicious and count in no mean;"] if malicious else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
         f"{trips} client trips per seed, {amount(moved['upload'])} up and {amount(moved['download'])} down per seed{busiest};",

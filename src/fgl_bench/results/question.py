@@ -126,7 +126,7 @@ def parts(text: str) -> list[str]:
     return [part.strip() for part in pieces] if text.strip() else []
 
 
-INNER = ("scenario.sparsity", "scenario.noise")
+INNER = ("scenario.sparsity", "scenario.noise", "scenario.attack")
 
 
 def canonical(key: str) -> str:

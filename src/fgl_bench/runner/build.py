@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, repla
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import LabeledNodes, reducible
+from fgl_bench.engine.aggregators import Aggregator, Mean
+from fgl_bench.engine.attacks import Attack, Forgery
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
@@ -41,6 +44,8 @@ def simulation(
     drops_uploads: bool = False,
     optimizer: Optimizer = DEFAULT,
     shard: Shard = ALONE,
+    attack: Attack | None = None,
+    aggregator: Aggregator | None = None,
 ) -> Simulation:
     """Everything a scenario needs to run these federations (seeds) together.
 
@@ -49,6 +54,8 @@ def simulation(
         drops_uploads: the scenario's property of this name.
         optimizer: of the clients.
         shard: the clients that this worker trains; of the others it needs no graphs.
+        attack: of the federations' malicious clients; None means none.
+        aggregator: of the server; None means the method's own mean.
     """
     dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
     stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
@@ -123,8 +130,16 @@ def simulation(
         stands_for=participants(settings.participation, members) if pooled else 1,
         metrics=len(reported(settings, federations[0])),
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
+        forge=forgery(attack, federations, setting) if attack is not None and not pooled else None,
+        aggregator=None if isinstance(aggregator, Mean) else aggregator,
         score_trained=federations[0].score_trained if isinstance(federations[0], ServerFederation) else None,
     )
+
+
+def forgery(attack: Attack, federations: Sequence[Federation], setting: Setting) -> Forgery | None:
+    """What replaces the models of malicious clients; None if they upload what they trained."""
+    malicious = np.array([np.isin(np.arange(f.num_clients), f.malicious) for f in federations])
+    return Forgery(attack, malicious, setting.streams("attack"), setting.shard) if attack.forges and malicious.any() else None
 
 
 def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int, dtype: torch.dtype) -> Tensor:

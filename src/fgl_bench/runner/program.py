@@ -136,7 +136,8 @@ class Program:
         """A simulation that has not run yet."""
         spec = self.spec
         what = (spec.settings, self.federations, self.model, spec.fresh_algorithm(), self.device, spec.rounds, spec.trips)
-        sim = simulation(*what, replicas, spec.scenario.drops_uploads, spec.optimizer, self.shard)
+        how = (replicas, spec.scenario.drops_uploads, spec.optimizer, self.shard, spec.attack, spec.aggregator)
+        sim = simulation(*what, *how)
         sim.models = None if spec.settings.keep_models == "none" else {}
         return sim
 

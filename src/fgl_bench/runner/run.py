@@ -134,7 +134,7 @@ def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federatio
     settings, on_disk = spec.settings, spec.settings.out_of_core
     if on_disk == "auto":
         on_disk = 3 * spec.dataset.feature_bytes() > (settings.memory_budget_gb or available_bytes(torch.device("cpu")) / 1e9) * 1e9
-    return build_federations(
+    federations = build_federations(
         spec.dataset,
         spec.split,
         spec.sparsity,
@@ -146,6 +146,7 @@ def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federatio
         labeling=spec.task,
         noise=spec.noise,
     )
+    return [spec.attack.compromise(federation) for federation in federations]
 
 
 def federations_of(cfg: DictConfig) -> list[Federation]:

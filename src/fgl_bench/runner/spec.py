@@ -17,13 +17,27 @@ from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.noise import Noise
 from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
+from fgl_bench.engine.aggregators import Aggregator
+from fgl_bench.engine.attacks import Attack
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.schedule import Stragglers
 from fgl_bench.tasks.base import Task
 
-NAMED = ("task", "dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity", "scenario/noise")
+NAMED = (
+    "task",
+    "dataset",
+    "split",
+    "scenario",
+    "algorithm",
+    "model",
+    "optimizer",
+    "scenario/sparsity",
+    "scenario/noise",
+    "scenario/attack",
+    "aggregator",
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,8 @@ class RunSpec:
     scenario: Stragglers
     sparsity: Sparsity
     noise: Noise
+    attack: Attack
+    aggregator: Aggregator
     tracker: Any
     names: Mapping[str, str]
     overrides: tuple[str, ...]
@@ -89,6 +105,8 @@ def resolve(cfg: DictConfig) -> RunSpec:
         scenario=build_group(cfg, "scenario"),
         sparsity=build_group(cfg, "scenario.sparsity"),
         noise=build_group(cfg, "scenario.noise"),
+        attack=build_group(cfg, "scenario.attack"),
+        aggregator=build_group(cfg, "aggregator"),
         tracker=build_group(cfg, "tracker"),
         names={group: label(cfg, group) for group in NAMED},
         overrides=tuple(overrides_of(cfg)),

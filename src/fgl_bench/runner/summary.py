@@ -29,6 +29,7 @@ class Facts(NamedTuple):
     Attributes:
         metric: the name of the scores.
         partition_hash, untrained: of every seed: hash of the partition, and number of clients without a training node.
+        malicious: of every seed, the numbers of malicious clients.
         weights: of every seed, nodes of the clients ``[C]``; None unless ``eval_weight=nodes`` weighs scores by them.
         graph, label_counts: of the first seed.
     """
@@ -36,6 +37,7 @@ class Facts(NamedTuple):
     metric: str
     partition_hash: list[str]
     untrained: list[int]
+    malicious: list[list[int]]
     weights: list[np.ndarray] | None
     graph: dict[str, int]
     label_counts: list[list[int]] | None
@@ -53,7 +55,8 @@ class Facts(NamedTuple):
         counts = label_counts([client.labels for client in first.clients], first.num_classes)
         untrained = [sum(not client.train.any() for client in federation.observed) for federation in federations]
         hashes = [federation.partition_hash for federation in federations]
-        return cls(first.metric, hashes, untrained, node_counts(settings, federations), graph, counts)
+        malicious = [list(federation.malicious) for federation in federations]
+        return cls(first.metric, hashes, untrained, malicious, node_counts(settings, federations), graph, counts)
 
     @classmethod
     def joined(cls, parts: Sequence[Facts]) -> Facts:
@@ -62,6 +65,7 @@ class Facts(NamedTuple):
         return first._replace(
             partition_hash=[each for part in parts for each in part.partition_hash],
             untrained=[each for part in parts for each in part.untrained],
+            malicious=[each for part in parts for each in part.malicious],
             weights=None if first.weights is None else [each for part in parts for each in part.weights or ()],
         )
 
@@ -99,6 +103,7 @@ def summarize(
         "test": {model: test_scores(histories, model, weights) for model in MODELS},
         "unscored_clients": unscored(histories),
         "untrained_clients": facts.untrained,
+        **({"malicious_clients": facts.malicious} if any(facts.malicious) else {}),
         "diverged": divergence(histories),
         **({"metrics": other_scores(histories, weights)} if histories[0].others else {}),
         "client_trips": {

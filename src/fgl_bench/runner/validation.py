@@ -62,7 +62,18 @@ def check_configuration(cfg: DictConfig) -> None:
 def checked_names(cfg: DictConfig) -> dict[str, str]:
     """The name of each group's choice in results; raises UserError if it is not a valid folder name."""
     names = {
-        group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity", "scenario/noise")
+        group: label(cfg, group)
+        for group in (
+            "dataset",
+            "split",
+            "scenario",
+            "algorithm",
+            "model",
+            "scenario/sparsity",
+            "scenario/noise",
+            "scenario/attack",
+            "aggregator",
+        )
     }
     for group, name in names.items():
         check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
@@ -102,6 +113,7 @@ def validate(cfg: DictConfig) -> RunSpec:
         spec.algorithm.check_choices(spec.model, spec.split)
     check_buffer(cfg)
     check_optimizer(spec)
+    check_server(spec)
     return spec
 
 
@@ -159,6 +171,22 @@ def check_optimizer(spec: RunSpec) -> None:
     if own is not None and spec.optimizer != DEFAULT:
         names = spec.names
         raise UserError(f"optimizer={names['optimizer']}: algorithm={names['algorithm']} has its own, {own}; leave optimizer=adam")
+
+
+def check_server(spec: RunSpec) -> None:
+    """Attacks on uploads and rules of aggregation need a server that receives the uploads; raises UserError."""
+    from fgl_bench.algorithms.base import Peers, SemiAsyncServer, ServerRounds
+
+    names, contract = spec.names, getattr(spec.scenario, "contract", None)
+    attack = f"scenario/attack={names['scenario/attack']}"
+    if spec.attack.forges and contract is Peers:
+        raise UserError(f"{attack}: is an attack on a server, and scenario={names['scenario']} has none; use label_flip")
+    if spec.attack.colludes and contract is SemiAsyncServer:
+        raise UserError(
+            f"{attack}: malicious clients know the uploads of their round, and scenario=semi_async has no rounds; use sign_flip"
+        )
+    if names["aggregator"] != "mean" and contract is not ServerRounds:
+        raise UserError(f"aggregator={names['aggregator']}: scenario={names['scenario']} has no rounds of a server; use mean")
 
 
 def check_server_test(cfg: DictConfig, scenario: Any) -> None:

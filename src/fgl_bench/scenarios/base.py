@@ -225,7 +225,8 @@ class Rounds(Stragglers):
         for name, value in trips.reports.items():
             state.reports[name] = (own if name in method.own_reports else who).update(state.reports.get(name), value)
         received, trained = trips.received, trips.trained
-        uploads = method.upload(own.rows, received, trained) if own.rows else trained  # a worker may have no participant
+        sent = trained if sim.forge is None else sim.forge(own.rows, received, trained, number)
+        uploads = method.upload(own.rows, received, sent) if own.rows else sent  # a worker may have no participant
         check_shape("upload()", uploads, {"k": len(trained), "P": trained.shape[1]}, "k P")
         check_like("upload()", uploads, trained)
         if uploads is not trained or state.uploads is not None:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, ServerRounds, Setting
 from fgl_bench.algorithms.powers import Spending
+from fgl_bench.engine.aggregators import Aggregator
+from fgl_bench.engine.attacks import Forgery
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
@@ -75,6 +77,8 @@ class Simulation:
         models: of every scored model of this worker's clients, by its position in the log, the replica (of S * C), the layout and a copy
             ``[P]``, until somebody removes what is not needed; None where none are kept.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
+        forge: replaces the models of malicious clients before they are uploaded; None without an attack on uploads.
+        aggregator: makes the server's model of the uploads; None takes the method's own mean.
         score_trained: evaluation points at which all trained models are scored on the servers' graphs, ``every``, ``final`` or ``never``;
             None where clients score theirs in every trip.
     """
@@ -101,6 +105,8 @@ class Simulation:
     final_state: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
     models: dict[int, tuple[int, ParameterLayout, Tensor]] | None = None
+    forge: Forgery | None = None
+    aggregator: Aggregator | None = None
     score_trained: str | None = None
     numbers: Sequence[int] = field(init=False)
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import ServerRounds
+from fgl_bench.engine.aggregators import Aggregated, Aggregator
 from fgl_bench.engine.hooks import check_like, check_shape
-from fgl_bench.engine.mixing import checked
-from fgl_bench.errors import Range, above
+from fgl_bench.engine.mixing import Mixing, checked
+from fgl_bench.errors import Range, UserError, above
 from fgl_bench.scenarios.base import Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.states import Transferred
@@ -48,6 +49,8 @@ class Sync(Rounds):
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
         method, received, arrived = cast(ServerRounds, sim.algorithm), done.received, done.arrived
         mixing = checked(method.mix(done.reports, arrived), arrived).without(method.frozen, sim.trainer.layout)
+        if sim.aggregator is not None:
+            mixing = aggregated(mixing, sim.aggregator, method)
         # Mixing may overwrite the received models.
         previous = received.clone() if self.drops_uploads or method.refines else received
         received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained, sim.setting.shard)
@@ -63,3 +66,11 @@ class Sync(Rounds):
         method = cast(ServerRounds, sim.algorithm)
         each = [method.bytes_after(number, number * count) for number in rounds]
         return [[Transferred(*bytes_) for bytes_ in seed] for seed in zip(*each, strict=True)]
+
+
+def aggregated(mixing: Mixing, aggregator: Aggregator, method: ServerRounds) -> Mixing:
+    """Return ``mixing`` with another rule than the mean; UserError if the server does not average all uploads into one model."""
+    if type(mixing) is not Mixing or mixing.weights.shape[1] != 1:
+        why = f"{type(aggregator).__name__} makes one model of all uploads, and the server of {type(method).__name__} does not"
+        raise UserError(f"{aggregator.key}: {why}; use {aggregator.default}")
+    return Aggregated(mixing.weights, mixing.receivers, mixing.shared, aggregator)

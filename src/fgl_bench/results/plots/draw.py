@@ -33,7 +33,8 @@ def plot(
     """Draw the runs of a table and write the figure; returns the written files.
 
     Args:
-        kind: ``curves``, ``bars``, ``ranks``, ``pareto`` (cost against score) or ``clients``.
+        kind: ``curves``, ``bars``, ``lines`` (score against a number in the columns), ``ranks``, ``pareto`` (cost against
+            score) or ``clients``.
         out: file name without an extension, or with that of the only format.
         format: file extensions, joined by commas.
         style: a matplotlib style name or file, applied after the package's style.
