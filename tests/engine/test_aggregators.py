@@ -15,6 +15,7 @@ from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.shard import ALONE
 
 TINY = {"dataset__num_nodes": 200, "dataset__num_edges": 500, "num_clients": 5, "rounds": 4, "seeds": [0, 1], "dtype": "float64"}
+KEY = torch.zeros(1, dtype=torch.int64)
 ROBUST = ("median", "trimmed_mean", "krum", "multi_krum", "geometric_median")
 
 
@@ -64,11 +65,11 @@ def test_only_weighted_uploads_and_shared_parameters_take_part():
     layout = ParameterLayout({"shared": (1,), "own": (1,)})
     models = torch.tensor([[[1.0, 5], [2, 6], [9, 7], [1000, 8]]], dtype=torch.float64)
     weights = torch.tensor([[[0.2, 0.2, 0.6, 0.0]]], dtype=torch.float64)
-    mixing = Aggregated(weights, shared=("shared",), rule=Median())
+    mixing = Aggregated(weights, shared=("shared",), rule=Median(), key=KEY)
     assert mixing.apply(models, models.clone(), layout).tolist() == [[[2, 5], [2, 6], [2, 7], [2, 8]]]
-    mean = Aggregated(weights, shared=("shared",), rule=Mean()).apply(models, models.clone(), layout)
+    mean = Aggregated(weights, shared=("shared",), rule=Mean(), key=KEY).apply(models, models.clone(), layout)
     assert torch.allclose(mean, Mixing(weights, shared=("shared",)).apply(models, models.clone(), layout))
-    nobody = Median().combine(models, torch.zeros(1, 4), ALONE)
+    nobody = Median().combine(models, models, torch.zeros(1, 4), ALONE, KEY)
     assert nobody.tolist() == [[0, 0]]
 
 

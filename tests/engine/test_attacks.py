@@ -146,7 +146,7 @@ def test_workers_that_share_clients_forge_and_aggregate_as_one():
         rows = tuple(range(2 * mine.shape[1]))
         forge = Forgery(ALIE(0.4, 1.0), malicious, shard.of(streams).flatten(), shard)
         sent = forge(rows, torch.zeros_like(mine).flatten(0, 1), mine.flatten(0, 1), 0).view_as(mine)
-        return shard.whole(sent), Median().combine(sent, weights, shard)
+        return shard.whole(sent), Median().combine(sent, sent, weights, shard, streams[:, 0])
 
     alone, two = job(World()), together(2, job)
     for sent, center in two:

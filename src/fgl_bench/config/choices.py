@@ -15,8 +15,9 @@ from fgl_bench.errors import UserError
 
 GROUPS = (
     "algorithm", "task", "dataset", "split", "model", "optimizer", "scenario", "scenario/sparsity", "scenario/noise", "scenario/attack",
-    "aggregator", "tracker", "experiment",
+    "aggregator", "privacy", "tracker", "experiment",
 )  # fmt: skip
+NAMED = tuple(group for group in GROUPS if group not in ("tracker", "experiment"))  # in results
 
 
 def config_folder() -> Path:

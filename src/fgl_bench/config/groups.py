@@ -34,10 +34,11 @@ ROLES = {  # required method of a class in a group, and the base class of its ob
     "scenario.noise": ("a noise", "apply", "fgl_bench.data.noise.Noise"),
     "scenario.attack": ("an attack", "compromise", "fgl_bench.engine.attacks.Attack"),
     "aggregator": ("an aggregator", "combine", "fgl_bench.engine.aggregators.Aggregator"),
+    "privacy": ("a privacy", "combine", "builtins.object"),
     "tracker": ("a tracker", "start", "builtins.object"),
 }
 
-SEVERAL = ("sparsity", "noise", "attack", "aggregator", "tracker")  # groups with several classes in one module
+SEVERAL = ("sparsity", "noise", "attack", "aggregator", "privacy", "tracker")  # groups with several classes in one module
 
 
 def label(cfg: DictConfig, group: str) -> str:

@@ -14,6 +14,7 @@ BEFORE: dict[str, Any] = {
     "scenario.noise": {"_target_": "fgl_bench.data.noise.NoNoise"},
     "scenario.attack": {"_target_": "fgl_bench.engine.attacks.NoAttack"},
     "aggregator": {"_target_": "fgl_bench.engine.aggregators.Mean"},
+    "privacy": {"_target_": "fgl_bench.engine.privacy.NoPrivacy"},
 }
 """Keys added later, with the value that stands for the behavior before; a key with this value is not part of a run's identity."""
 

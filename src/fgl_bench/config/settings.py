@@ -86,6 +86,7 @@ class Configuration(Settings):
     algorithm: Any = MISSING
     scenario: Any = MISSING
     aggregator: Any = MISSING
+    privacy: Any = MISSING
     tracker: Any = MISSING
 
 

@@ -2,42 +2,58 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fgl_bench.engine import Float
+from fgl_bench.engine import Float, Int
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.shard import Shard
 from fgl_bench.errors import Range, UserError, above, at_least
 
 
-class Aggregator(ABC):
+class Aggregator:
     """A rule that replaces the weighted mean of a method whose server averages all uploads into one model.
 
     Uploads that the method gives no weight, such as those of earlier rounds, are left out.
 
     Class attributes:
         key, default: the group and its default, for error messages.
+        hides: True if the server must see the sum of the uploads only.
     """
 
     key: ClassVar[str] = "aggregator"
     default: ClassVar[str] = "aggregator=mean"
+    hides: ClassVar[bool] = False
 
-    def combine(self, uploads: Float[Tensor, "S c P"], weights: Float[Tensor, "S C"], shard: Shard) -> Float[Tensor, "S P"]:
-        """Return the servers' models from the uploads of this worker's clients; ``weights`` are those of the mean, of all clients."""
-        pairs = [
-            (rows[kept := weight > 0], weight[kept].to(rows.dtype)) for rows, weight in zip(shard.whole(uploads), weights, strict=True)
-        ]
-        return torch.stack([self.center(rows, weight) if len(rows) else rows.new_zeros(rows.shape[1]) for rows, weight in pairs])
+    def combine(
+        self,
+        uploads: Float[Tensor, "S c P"],
+        received: Float[Tensor, "S c P"],
+        weights: Float[Tensor, "S C"],
+        shard: Shard,
+        key: Int[Tensor, " S"],
+    ) -> Float[Tensor, "S P"]:
+        """Return the servers' models.
 
-    @abstractmethod
+        Args:
+            uploads, received: of this worker's clients: what they uploaded, and the models that they started from.
+            weights: those of the mean, of all clients.
+            key: keys of random draws.
+        """
+        models = []
+        for rows, weight in zip(shard.whole(uploads), weights, strict=True):
+            counted = weight > 0
+            mine = rows[counted]
+            models.append(self.center(mine, weight[counted].to(rows.dtype)) if len(mine) else rows.new_zeros(rows.shape[1]))
+        return torch.stack(models)
+
     def center(self, uploads: Float[Tensor, "m P"], weights: Float[Tensor, " m"]) -> Float[Tensor, " P"]:
         """Return the model of m uploads with weights that sum to one."""
+        raise NotImplementedError  # abstract
 
 
 @dataclass
@@ -143,15 +159,15 @@ class GeometricMedian(Aggregator):
 class Aggregated(Mixing):
     """A mixing into one model per seed, which ``rule`` makes of the shared parameters instead of the weighted mean."""
 
-    rule: Aggregator | None = None
+    rule: Aggregator = field(kw_only=True)
+    key: Int[Tensor, " S"] = field(kw_only=True)
 
     def _common(
         self, models: Float[Tensor, "S c P"], received: Float[Tensor, "S c P"], layout: ParameterLayout, shard: Shard
     ) -> Float[Tensor, "S 1 P"]:
-        assert self.rule is not None
         names = layout.shapes if self.shared is None else self.shared
         columns = [range(start := layout.offsets[name], start + layout.numel(name)) for name in names]
         index = torch.tensor([column for part in columns for column in part], device=models.device)
         common = models.new_zeros(len(models), 1, models.shape[2])
-        common[:, 0, index] = self.rule.combine(models[..., index], self.weights[:, 0], shard)
+        common[:, 0, index] = self.rule.combine(models[..., index], received[..., index], self.weights[:, 0], shard, self.key)
         return common

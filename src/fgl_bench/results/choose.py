@@ -25,10 +25,11 @@ GROUPS = {
     "scenario.noise": "noise",
     "scenario.attack": "attack",
     "aggregator": "aggregator",
+    "privacy": "privacy",
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
-BEFORE = {"optimizer": "adam", "task": "node", "noise": "none", "attack": "none", "aggregator": "mean"}
+BEFORE = {"optimizer": "adam", "task": "node", "noise": "none", "attack": "none", "aggregator": "mean", "privacy": "none"}
 """Default choice of a group in summaries without its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that determine each other."""

@@ -43,7 +43,7 @@ SCORED = {
     "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
     "never": "trained models are not scored (split.score_trained=never);",
 }
-HARDSHIPS = ("noise", "attack", "aggregator")  # groups that are named if they are not the default
+HARDSHIPS = ("noise", "attack", "aggregator", "privacy")  # groups that are named if they are not the default
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
 
@@ -54,7 +54,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     Args:
         selection, average: the test score to show, see :func:`fgl_bench.evaluation.summary.selected_scores`.
     """
-    from fgl_bench.results.statistics import wide  # imports numpy; read-only commands do not
+    from fgl_bench.results.statistics import guarantee, wide  # imports numpy; read-only commands do not
 
     seeds, when = len(summary["seeds"]), score_trained(summary)
     rows, halves, diverged = [], [], summary.get("diverged")
@@ -97,6 +97,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{malicious} of {summary['num_clients']} clients are malicious and count in no mean;"] if malicious else []),
+        *([f"{guarantee(summary['privacy_spent'])};"] if "privacy_spent" in summary else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
         f"{trips} client trips per seed, {amount(moved['upload'])} up and {amount(moved['download'])} down per seed{busiest};",

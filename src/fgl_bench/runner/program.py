@@ -136,7 +136,7 @@ class Program:
         """A simulation that has not run yet."""
         spec = self.spec
         what = (spec.settings, self.federations, self.model, spec.fresh_algorithm(), self.device, spec.rounds, spec.trips)
-        how = (replicas, spec.scenario.drops_uploads, spec.optimizer, self.shard, spec.attack, spec.aggregator)
+        how = (replicas, spec.scenario.drops_uploads, spec.optimizer, self.shard, spec.attack, spec.server_rule)
         sim = simulation(*what, *how)
         sim.models = None if spec.settings.keep_models == "none" else {}
         return sim

@@ -10,6 +10,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.config.choices import NAMED
 from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import Settings, resolve_budget
@@ -19,25 +20,12 @@ from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.aggregators import Aggregator
 from fgl_bench.engine.attacks import Attack
+from fgl_bench.engine.privacy import DP, NoPrivacy
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.schedule import Stragglers
 from fgl_bench.tasks.base import Task
-
-NAMED = (
-    "task",
-    "dataset",
-    "split",
-    "scenario",
-    "algorithm",
-    "model",
-    "optimizer",
-    "scenario/sparsity",
-    "scenario/noise",
-    "scenario/attack",
-    "aggregator",
-)
 
 
 @dataclass(frozen=True)
@@ -68,6 +56,7 @@ class RunSpec:
     noise: Noise
     attack: Attack
     aggregator: Aggregator
+    privacy: NoPrivacy | DP
     tracker: Any
     names: Mapping[str, str]
     overrides: tuple[str, ...]
@@ -76,6 +65,11 @@ class RunSpec:
     def fresh_algorithm(self) -> Algorithm:
         """A copy of the method for one program: methods keep state."""
         return copy.deepcopy(self.algorithm)
+
+    @property
+    def server_rule(self) -> Aggregator:
+        """The rule by which the server makes one model of the uploads."""
+        return self.privacy if isinstance(self.privacy, DP) else self.aggregator
 
     @property
     def budget(self) -> tuple[int, int]:
@@ -107,6 +101,7 @@ def resolve(cfg: DictConfig) -> RunSpec:
         noise=build_group(cfg, "scenario.noise"),
         attack=build_group(cfg, "scenario.attack"),
         aggregator=build_group(cfg, "aggregator"),
+        privacy=build_group(cfg, "privacy"),
         tracker=build_group(cfg, "tracker"),
         names={group: label(cfg, group) for group in NAMED},
         overrides=tuple(overrides_of(cfg)),

@@ -6,13 +6,14 @@ import platform
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
+from fgl_bench.engine.privacy import DP
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.results.choose import BEFORE, GROUPS
@@ -21,6 +22,8 @@ from fgl_bench.results.store import PRESENTATION, SCHEMA_VERSION, config_hash
 from fgl_bench.results.thinned import label_counts
 from fgl_bench.runner.reporter import node_counts
 from fgl_bench.runner.spec import RunSpec
+from fgl_bench.scenarios.base import Rounds
+from fgl_bench.utils.participation import participants
 
 
 class Facts(NamedTuple):
@@ -113,6 +116,7 @@ def summarize(
         **({"warmup_rounds": histories[0].warmup_rounds} if histories[0].warmup_rounds else {}),
         "bytes": moved(histories),
         **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),
+        **({"privacy_spent": privacy_spent(spec, spec.privacy, histories)} if isinstance(spec.privacy, DP) else {}),
         "virtual_time": float(np.mean([h.time[-1] for h in histories])),
         "staleness": staleness(histories),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
@@ -128,6 +132,16 @@ def summarize(
         "graph": facts.graph,
         "label_counts": facts.label_counts,
     }  # fmt: skip
+
+
+def privacy_spent(spec: RunSpec, privacy: DP, histories: Sequence[History]) -> dict[str, float | None]:
+    """The guarantee for the client that took part most often; an epsilon of None guarantees nothing."""
+    clients, most = histories[0].sizes.shape[0], 0
+    count = participants(spec.settings.participation, clients)
+    for history in histories:
+        rounds = range(int(history.version[-1]))
+        most = max(most, sum(cast(Rounds, spec.scenario).draw([history.seed], number, count, clients)[0] for number in rounds).max())
+    return {"epsilon": privacy.epsilon(int(most)), "delta": privacy.delta, "participations": int(most)}
 
 
 def root(override: str) -> str:

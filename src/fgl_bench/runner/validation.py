@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from fgl_bench.config.choices import NAMED
 from fgl_bench.config.groups import ROLES, check_role, label
 from fgl_bench.config.pairing import paired, suited
 from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
@@ -61,20 +62,7 @@ def check_configuration(cfg: DictConfig) -> None:
 
 def checked_names(cfg: DictConfig) -> dict[str, str]:
     """The name of each group's choice in results; raises UserError if it is not a valid folder name."""
-    names = {
-        group: label(cfg, group)
-        for group in (
-            "dataset",
-            "split",
-            "scenario",
-            "algorithm",
-            "model",
-            "scenario/sparsity",
-            "scenario/noise",
-            "scenario/attack",
-            "aggregator",
-        )
-    }
+    names = {group: label(cfg, group) for group in NAMED}
     for group, name in names.items():
         check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
     return names
@@ -185,8 +173,12 @@ def check_server(spec: RunSpec) -> None:
         raise UserError(
             f"{attack}: malicious clients know the uploads of their round, and scenario=semi_async has no rounds; use sign_flip"
         )
-    if names["aggregator"] != "mean" and contract is not ServerRounds:
-        raise UserError(f"aggregator={names['aggregator']}: scenario={names['scenario']} has no rounds of a server; use mean")
+    for group, default in {"aggregator": "mean", "privacy": "none"}.items():
+        if names[group] != default and contract is not ServerRounds:
+            raise UserError(f"{group}={names[group]}: scenario={names['scenario']} has no rounds of a server; use {default}")
+    if names["privacy"] != "none" and names["aggregator"] != "mean":
+        raise UserError(f"privacy={names['privacy']}: its noise is made for a mean; use aggregator=mean")
+    spec.privacy.check_installed()
 
 
 def check_server_test(cfg: DictConfig, scenario: Any) -> None:

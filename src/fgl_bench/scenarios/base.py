@@ -126,7 +126,7 @@ class Rounds(Stragglers):
         state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, each, method.trains)
 
         for number in (number for number in sim.numbers if number >= state.number):
-            chosen = self._draw(sim.setting.seeds, number, count, clients)
+            chosen = self.draw(sim.setting.seeds, number, count, clients)
             who = Participants(chosen, self._wait(schedules, state.clock, chosen, number), everybody)
             self._replace(sim, state, number, who)
             trips = self._train(sim, state, number, who)
@@ -147,7 +147,7 @@ class Rounds(Stragglers):
         sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in final.items()}
         sim.points = state.points([0] * seeds, self.transferred(sim, state.scored, count))
 
-    def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
+    def draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
         """The ``count`` participants of a round, ``[S, C]`` bool."""
         chosen = np.ones((len(seeds), clients), dtype=bool)
         if count < clients:
