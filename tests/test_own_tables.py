@@ -108,7 +108,7 @@ def test_latex_compiles_without_a_warning(swept, tmp_path):
         (["table", "runs", "where=lr=[[[[["], "where=lr=[[[[[: no run has it"),
         (["table", "runs", "rows=algorithm.\n"], "rows=algorithm."),
         (["plot"], "plot what? fgl-bench plot curves|bars|lines|ranks|pareto|clients"),
-        (["plot", "pie", "runs"], "pie: no kind of figure; allowed: bars, clients, curves, lines, pareto, ranks"),
+        (["plot", "pie", "runs"], "pie: no kind of figure; allowed: bars, clients, confusion, curves, lines, pareto, ranks"),
         (["plot", "bars", "runs", "width=wide"], "width=wide: must be one of column, text, or inches from 1 to 40"),
         (["plot", "bars", "runs", "width=nan"], "width=nan: must be"),
         (["plot", "bars", "runs", "side=0"], "side=0: must be an integer from 1 to 20"),

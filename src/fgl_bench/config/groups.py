@@ -29,6 +29,7 @@ ROLES = {  # required method of a class in a group, and the base class of its ob
     "model": ("a backbone", "layout", "fgl_bench.models.base.Backbone"),
     "algorithm": ("a method", "report", "fgl_bench.algorithms.base.Algorithm"),
     "optimizer": ("an optimizer", "start", "fgl_bench.optimizers.base.Optimizer"),
+    "lr_schedule": ("a schedule", "factor", "fgl_bench.engine.schedules.Schedule"),
     "scenario": ("a scenario", "run", "fgl_bench.scenarios.schedule.Stragglers"),
     "scenario.sparsity": ("a sparsity", "apply", "builtins.object"),
     "scenario.noise": ("a noise", "apply", "fgl_bench.data.noise.Noise"),
@@ -38,7 +39,7 @@ ROLES = {  # required method of a class in a group, and the base class of its ob
     "tracker": ("a tracker", "start", "builtins.object"),
 }
 
-SEVERAL = ("sparsity", "noise", "attack", "aggregator", "privacy", "tracker")  # groups with several classes in one module
+SEVERAL = ("lr_schedule", "sparsity", "noise", "attack", "aggregator", "privacy", "tracker")  # groups with several classes in one module
 
 
 def label(cfg: DictConfig, group: str) -> str:

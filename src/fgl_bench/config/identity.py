@@ -11,6 +11,11 @@ MODULES = {"algorithm": "algorithms", "model": "models", "dataset": "data.datase
 
 BEFORE: dict[str, Any] = {
     "task": {"_target_": "fgl_bench.tasks.node.NodeClassification"},
+    "lr_schedule": {"_target_": "fgl_bench.engine.schedules.Constant"},
+    "clip_gradient": None,
+    "patience": None,
+    "unseen_clients": 0.0,
+    "finetune_epochs": 5,
     "scenario.noise": {"_target_": "fgl_bench.data.noise.NoNoise"},
     "scenario.attack": {"_target_": "fgl_bench.engine.attacks.NoAttack"},
     "aggregator": {"_target_": "fgl_bench.engine.aggregators.Mean"},

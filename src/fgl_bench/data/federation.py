@@ -115,7 +115,8 @@ def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False,
         raise UserError("out_of_core=true: split.inductive=true makes new graphs, in memory; set out_of_core=false")
     if test == "server":
         raise UserError("out_of_core=true: split.test=server holds the whole graph in memory; set out_of_core=false")
-    for group, choice in {"Sparsity": sparsity, "Noise": noise or NoNoise()}.items():
+    altering: dict[str, Sparsity | Noise] = {"Sparsity": sparsity, "Noise": noise or NoNoise()}
+    for group, choice in altering.items():
         if choice.alters_graph:
             kind = type(choice).__name__.removesuffix(group).lower()
             raise UserError(f"out_of_core=true: scenario/{group.lower()}={kind} makes new graphs, in memory; set out_of_core=false")

@@ -142,6 +142,7 @@ class Federation:
         partition_hash: hex digest of the node-to-client assignment.
         personal_ends: each client has its own input and output layers (``split=domains``).
         malicious: numbers of the clients that attack, which have no validation and test nodes.
+        unseen: the clients that were left out of training; their ``unseen_numbers`` are those among all clients.
     """
 
     dataset: str
@@ -156,6 +157,8 @@ class Federation:
     notes: dict[str, object] = field(default_factory=dict)
     personal_ends: bool = False
     malicious: tuple[int, ...] = ()
+    unseen: Federation | None = None
+    unseen_numbers: tuple[int, ...] = ()
 
     @property
     def num_clients(self) -> int:

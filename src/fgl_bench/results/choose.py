@@ -21,6 +21,7 @@ GROUPS = {
     "split": "split",
     "model": "model",
     "optimizer": "optimizer",
+    "lr_schedule": "lr_schedule",
     "scenario.sparsity": "sparsity",
     "scenario.noise": "noise",
     "scenario.attack": "attack",
@@ -29,7 +30,10 @@ GROUPS = {
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
-BEFORE = {"optimizer": "adam", "task": "node", "noise": "none", "attack": "none", "aggregator": "mean", "privacy": "none"}
+BEFORE = {
+    "optimizer": "adam", "task": "node", "lr_schedule": "constant", "noise": "none", "attack": "none", "aggregator": "mean",
+    "privacy": "none",
+}  # fmt: skip
 """Default choice of a group in summaries without its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that determine each other."""

@@ -43,7 +43,7 @@ SCORED = {
     "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
     "never": "trained models are not scored (split.score_trained=never);",
 }
-HARDSHIPS = ("noise", "attack", "aggregator", "privacy")  # groups that are named if they are not the default
+HARDSHIPS = ("lr_schedule", "noise", "attack", "aggregator", "privacy")  # groups that are named if they are not the default
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
 
@@ -97,6 +97,8 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{malicious} of {summary['num_clients']} clients are malicious and count in no mean;"] if malicious else []),
+        *([unseen_line(summary["unseen"])] if "unseen" in summary else []),
+        *([f"trained for {', '.join(map(str, summary['rounds_trained']))} rounds (by seed);"] if "rounds_trained" in summary else []),
         *([f"{guarantee(summary['privacy_spent'])};"] if "privacy_spent" in summary else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
@@ -104,6 +106,15 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",
     ]
     return "\n".join(lines)
+
+
+def unseen_line(unseen: dict) -> str:
+    """Return the scores of the clients that were left out of training."""
+    received, tuned = (percent(unseen[kind]) for kind in ("received", "fine_tuned"))
+    return (
+        f"{len(unseen['clients'][0])} unseen clients after the last round: received model {received}, "
+        f"after {unseen['epochs']} epochs of fine-tuning {tuned};"
+    )
 
 
 def show(summary: dict, folder: Path, again: bool, selection: str = "federation", average: str = "weighted") -> None:

@@ -18,6 +18,7 @@ from fgl_bench.engine.attacks import Attack, Forgery
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.schedules import Constant, Schedule
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.errors import UserError
@@ -46,6 +47,7 @@ def simulation(
     shard: Shard = ALONE,
     attack: Attack | None = None,
     aggregator: Aggregator | None = None,
+    schedule: Schedule | None = None,
 ) -> Simulation:
     """Everything a scenario needs to run these federations (seeds) together.
 
@@ -56,6 +58,7 @@ def simulation(
         shard: the clients that this worker trains; of the others it needs no graphs.
         attack: of the federations' malicious clients; None means none.
         aggregator: of the server; None means the method's own mean.
+        schedule: of the clients' learning rate; None means a constant one.
     """
     dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
     stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
@@ -112,6 +115,7 @@ def simulation(
         reset_optimizer=settings.opt_state == "reset",
         chunk=chunk,
         batch_nodes=settings.batch_nodes,
+        clip_gradient=settings.clip_gradient,
         optimizer=optimizer.start,
         replay=settings.cuda_graphs and replays_steps(algorithm),
         replay_reports=settings.cuda_graphs and replays_reports(algorithm),
@@ -132,6 +136,7 @@ def simulation(
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
         forge=forgery(attack, federations, setting) if attack is not None and not pooled else None,
         aggregator=None if isinstance(aggregator, Mean) else aggregator,
+        rate=None if schedule is None or isinstance(schedule, Constant) else partial(schedule.factor, rounds=rounds),
         score_trained=federations[0].score_trained if isinstance(federations[0], ServerFederation) else None,
     )
 

@@ -13,7 +13,7 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.choices import NAMED
 from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
-from fgl_bench.config.settings import Settings, resolve_budget
+from fgl_bench.config.settings import Settings, resolve_budget, unseen_count
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.noise import Noise
 from fgl_bench.data.sparsity import Sparsity
@@ -21,6 +21,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.aggregators import Aggregator
 from fgl_bench.engine.attacks import Attack
 from fgl_bench.engine.privacy import DP, NoPrivacy
+from fgl_bench.engine.schedules import Schedule
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
@@ -33,7 +34,7 @@ class RunSpec:
     """One run, resolved. Data, model, method, plan and results follow from it; nothing below reads a configuration.
 
     Attributes:
-        settings: the top-level keys.
+        settings: the top-level keys; ``num_clients`` without unseen clients.
         rounds, trips: the budget of every seed, resolved.
         model: the network that predicts the labels of the task.
         algorithm: as configured; it is never prepared, see :meth:`fresh_algorithm`.
@@ -51,6 +52,7 @@ class RunSpec:
     model: Backbone
     algorithm: Algorithm
     optimizer: Optimizer
+    schedule: Schedule
     scenario: Stragglers
     sparsity: Sparsity
     noise: Noise
@@ -65,6 +67,11 @@ class RunSpec:
     def fresh_algorithm(self) -> Algorithm:
         """A copy of the method for one program: methods keep state."""
         return copy.deepcopy(self.algorithm)
+
+    @property
+    def num_clients(self) -> int:
+        """The clients that the graph is split into, unseen ones included."""
+        return self.config["num_clients"]
 
     @property
     def server_rule(self) -> Aggregator:
@@ -86,8 +93,11 @@ def resolve(cfg: DictConfig) -> RunSpec:
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
     rounds, trips = resolve_budget(cfg)
     task = build_group(cfg, "task")
+    settings = Settings(**{field.name: config[field.name] for field in fields(Settings)})
+    settings.num_clients -= unseen_count(cfg)
+    settings.seeds_per_chunk = settings.seeds_per_chunk if settings.patience is None else 1
     return RunSpec(
-        settings=Settings(**{field.name: config[field.name] for field in fields(Settings)}),
+        settings=settings,
         rounds=rounds,
         trips=trips,
         task=task,
@@ -96,6 +106,7 @@ def resolve(cfg: DictConfig) -> RunSpec:
         model=network(task, build_group(cfg, "model")),
         algorithm=build_group(cfg, "algorithm"),
         optimizer=build_group(cfg, "optimizer"),
+        schedule=build_group(cfg, "lr_schedule"),
         scenario=build_group(cfg, "scenario"),
         sparsity=build_group(cfg, "scenario.sparsity"),
         noise=build_group(cfg, "scenario.noise"),

@@ -22,6 +22,7 @@ from fgl_bench.results.store import PRESENTATION, SCHEMA_VERSION, config_hash
 from fgl_bench.results.thinned import label_counts
 from fgl_bench.runner.reporter import node_counts
 from fgl_bench.runner.spec import RunSpec
+from fgl_bench.runner.unseen import unseen_summary
 from fgl_bench.scenarios.base import Rounds
 from fgl_bench.utils.participation import participants
 
@@ -94,7 +95,7 @@ def summarize(
         "task": names["task"],
         "dataset": names["dataset"],
         "split": names["split"],
-        "num_clients": settings.num_clients,
+        "num_clients": spec.num_clients,
         "model": names["model"],
         "optimizer": names["optimizer"],
         "scenario": names["scenario"],
@@ -110,13 +111,15 @@ def summarize(
         "diverged": divergence(histories),
         **({"metrics": other_scores(histories, weights)} if histories[0].others else {}),
         "client_trips": {
-            "total": int(histories[0].trips[-1]),
+            "total": int(np.mean([h.trips[-1] for h in histories])),
             "to_target": {f"{target:g}": trips_to_target(histories, target, spec.trips, weights) for target in settings.targets},
         },
         **({"warmup_rounds": histories[0].warmup_rounds} if histories[0].warmup_rounds else {}),
         "bytes": moved(histories),
         **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),
         **({"privacy_spent": privacy_spent(spec, spec.privacy, histories)} if isinstance(spec.privacy, DP) else {}),
+        **({"rounds_trained": [int(h.version[-1]) for h in histories]} if settings.patience is not None else {}),
+        **({"unseen": unseen_summary(outcome.unseen, settings.finetune_epochs)} if outcome.unseen else {}),
         "virtual_time": float(np.mean([h.time[-1] for h in histories])),
         "staleness": staleness(histories),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},

@@ -102,6 +102,8 @@ def validate(cfg: DictConfig) -> RunSpec:
     check_buffer(cfg)
     check_optimizer(spec)
     check_server(spec)
+    check_training(spec)
+    check_unseen(spec)
     return spec
 
 
@@ -179,6 +181,43 @@ def check_server(spec: RunSpec) -> None:
     if names["privacy"] != "none" and names["aggregator"] != "mean":
         raise UserError(f"privacy={names['privacy']}: its noise is made for a mean; use aggregator=mean")
     spec.privacy.check_installed()
+
+
+def check_training(spec: RunSpec) -> None:
+    """patience, lr_schedule and clip_gradient need rounds and the trainer's own steps; raises UserError."""
+    from fgl_bench.algorithms.base import Algorithm
+    from fgl_bench.engine.hooks import JointTraining
+    from fgl_bench.scenarios.base import Rounds
+
+    names, settings, joint = spec.names, spec.settings, isinstance(spec.algorithm, JointTraining)
+    schedule = f"lr_schedule={names['lr_schedule']}" if names["lr_schedule"] != "constant" else ""
+    clip = f"clip_gradient={settings.clip_gradient:g}" if settings.clip_gradient is not None else ""
+    patience = f"patience={settings.patience}" if settings.patience is not None else ""
+    if (schedule or patience) and not isinstance(spec.scenario, Rounds):
+        raise UserError(f"{schedule or patience}: scenario={names['scenario']} has no rounds; use sync or decentralized")
+    if schedule and settings.cuda_graphs:
+        raise UserError(f"{schedule}: CUDA graphs repeat steps with one learning rate; use cuda_graphs=false")
+    own = joint or type(spec.algorithm).optimizer is not Algorithm.optimizer
+    if (schedule and own) or (clip and joint):
+        raise UserError(f"{schedule or clip}: the clients of algorithm={names['algorithm']} take steps of their own; leave it out")
+
+
+def check_unseen(spec: RunSpec) -> None:
+    """Unseen clients need a model of a server that a client without a history can use; raises UserError."""
+    from fgl_bench.algorithms.base import Algorithm, ServerRounds
+    from fgl_bench.algorithms.powers import Federating, JointTraining, Regraphing, Staging, TrainedScore
+
+    share, names, method = spec.settings.unseen_clients, spec.names, spec.algorithm
+    if spec.num_clients == spec.settings.num_clients:
+        return
+    if getattr(spec.scenario, "contract", None) is not ServerRounds:
+        raise UserError(f"unseen_clients={share}: scenario={names['scenario']} has no server whose model they could receive; use sync")
+    if spec.split.test != "clients":
+        raise UserError(f"unseen_clients={share}: clients are scored on test nodes of their own; use split.test=clients")
+    special = isinstance(method, Federating | JointTraining | Regraphing | Staging | TrainedScore)
+    if special or type(method).predict is not Algorithm.predict or method.backbone(spec.model) is not spec.model:
+        why = "needs more than the backbone's parameters, which a client outside of training lacks"
+        raise UserError(f"unseen_clients={share}: a model of algorithm={names['algorithm']} {why}; use another method")
 
 
 def check_server_test(cfg: DictConfig, scenario: Any) -> None:

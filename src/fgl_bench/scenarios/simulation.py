@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -79,6 +79,9 @@ class Simulation:
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
         forge: replaces the models of malicious clients before they are uploaded; None without an attack on uploads.
         aggregator: makes the server's model of the uploads; None takes the method's own mean.
+        rate: factor of the learning rate in every round; None means 1.
+        ends: whether the round that begins is the last one; None means that all ``rounds`` are run.
+        end: number of the rounds that are run, as far as is known.
         score_trained: evaluation points at which all trained models are scored on the servers' graphs, ``every``, ``final`` or ``never``;
             None where clients score theirs in every trip.
     """
@@ -108,10 +111,13 @@ class Simulation:
     forge: Forgery | None = None
     aggregator: Aggregator | None = None
     score_trained: str | None = None
+    rate: Callable[[int], float] | None = None
+    ends: Callable[[Simulation, ScenarioState], bool] | None = None
     numbers: Sequence[int] = field(init=False)
+    end: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.numbers = range(self.rounds)
+        self.numbers, self.end = range(self.rounds), self.rounds
         self.losses.reserve(1, torch.float64, self.initial.device)
 
     def scored(self, scores: Tensor, replicas: Sequence[int] | None, models: Tensor) -> int:

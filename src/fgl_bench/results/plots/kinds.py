@@ -173,7 +173,7 @@ def lines(table: Compared, width: float, side: int) -> Figure:
         for number, row in enumerate(rows):
             scores = {float(column[0]): block.scores[row, column] for column in columns if (row, column) in block.scores}
             drawn = {x: score for x, score in scores.items() if score.mean is not None}
-            means, halves = [score.mean for score in drawn.values()], [score.half or 0.0 for score in drawn.values()]
+            means, halves = [score.mean or 0.0 for score in drawn.values()], [score.half or 0.0 for score in drawn.values()]
             style: dict[str, Any] = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "elinewidth": 0.7, "capsize": 1.5}
             axis.errorbar(list(drawn), means, yerr=halves, label=label(row), **style, **line_style(number))
         axis.set_title(f"{block.model} model" if len(axes) > 1 else "")
