@@ -13,7 +13,11 @@ import yaml
 
 from fgl_bench.errors import UserError
 
-GROUPS = ("algorithm", "task", "dataset", "split", "model", "optimizer", "scenario", "scenario/sparsity", "tracker", "experiment")
+GROUPS = (
+    "algorithm", "task", "dataset", "split", "model", "optimizer", "lr_schedule", "scenario", "scenario/sparsity", "scenario/noise",
+    "scenario/attack", "aggregator", "privacy", "tracker", "experiment",
+)  # fmt: skip
+NAMED = tuple(group for group in GROUPS if group not in ("tracker", "experiment"))  # in results
 
 SHORT = 20  # names that are listed although one is near
 

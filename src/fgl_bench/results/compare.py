@@ -13,7 +13,7 @@ from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import spread
 from fgl_bench.results import statistics
-from fgl_bench.results.choose import Chosen, Values
+from fgl_bench.results.choose import GROUPS, Chosen, Values
 from fgl_bench.results.frame import Result, trips_to
 from fgl_bench.results.question import Question, short
 from fgl_bench.results.render import number
@@ -122,7 +122,7 @@ def heading(metrics: Sequence[str], metric: str | None) -> str:
 
 
 Position = tuple[Values, Values]
-NAMED = ("algorithm", "task", "dataset", "split", "model", "scenario", "sparsity", "metric", "optimizer")
+NAMED = (*GROUPS.values(), "metric")
 
 
 @dataclass(frozen=True)

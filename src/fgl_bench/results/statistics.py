@@ -175,3 +175,11 @@ def pareto(points: Mapping[str, tuple[float, float]]) -> list[str]:
         return any(c <= cost and s >= score and (c < cost or s > score) for other, (c, s) in points.items() if other != name)
 
     return sorted((name for name in points if not beaten(name)), key=lambda name: (points[name][0], -points[name][1], name))
+
+
+def guarantee(spent: Mapping[str, float | None]) -> str:
+    """Return the differential privacy of a client's updates in words, from ``privacy_spent`` of a summary."""
+    epsilon, delta, count = spent["epsilon"], spent["delta"], spent["participations"]
+    if epsilon is None:
+        return "updates are clipped, and nothing is guaranteed"
+    return f"differential privacy of a client's updates: epsilon {epsilon:.3g}, delta {delta:g}, for {count} rounds with the client"

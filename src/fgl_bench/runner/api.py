@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.compose import as_command
-from fgl_bench.config.groups import COMMAND
+from fgl_bench.config.groups import COMMAND, ROLES
 from fgl_bench.config.values import plain, shown
 from fgl_bench.config.wording import explain
 from fgl_bench.data.datasets.base import Dataset
@@ -59,7 +59,7 @@ def run(
         config_dir: a folder with groups of your own.
         progress: whether to draw a bar on stderr.
         settings: top-level keys (``num_clients=10``), keys of groups after two underscores (``algorithm__mu=0.1``), and choices of
-            groups below groups (``scenario__sparsity="label"``).
+            groups below groups (``scenario__sparsity="label"``, ``scenario__noise="label"``).
 
     Raises:
         UserError: something cannot be run; the message names the key and what is allowed.
@@ -111,7 +111,7 @@ def run(
         key = name.replace("__", ".")
         if key.partition(".")[0] in objects:
             raise UserError(f"{name}: {key.partition('.')[0]} is an object here; give it the value")
-        overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
+        overrides.append(f"{key.replace('.', '/')}={value}" if key in ROLES else f"{key}={shown(value)}")
     try:
         with within_python(), as_command(overrides, [Path(config_dir)] if config_dir is not None else [], objects) as cfg:
             options = place(cfg, objects)

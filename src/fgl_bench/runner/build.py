@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,9 +14,12 @@ from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import LabeledNodes, reducible
 from fgl_bench.data.pooling import Pooled
+from fgl_bench.engine.aggregators import Aggregator, Mean
+from fgl_bench.engine.attacks import Attack, Forgery
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.schedules import Constant, Schedule
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.errors import UserError
@@ -43,6 +47,9 @@ def simulation(
     drops_uploads: bool = False,
     optimizer: Optimizer = DEFAULT,
     shard: Shard = ALONE,
+    attack: Attack | None = None,
+    aggregator: Aggregator | None = None,
+    schedule: Schedule | None = None,
 ) -> Simulation:
     """Everything a scenario needs to run these federations (seeds) together.
 
@@ -51,6 +58,9 @@ def simulation(
         drops_uploads: the scenario's property of this name.
         optimizer: of the clients.
         shard: the clients that this worker trains; of the others it needs no graphs.
+        attack: of the federations' malicious clients; None means none.
+        aggregator: of the server; None means the method's own mean.
+        schedule: of the clients' learning rate; None means a constant one.
     """
     dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
     stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
@@ -111,6 +121,7 @@ def simulation(
         reset_optimizer=settings.opt_state == "reset",
         chunk=chunk,
         batch_nodes=settings.batch_nodes,
+        clip_gradient=settings.clip_gradient,
         optimizer=optimizer.start,
         replay=settings.cuda_graphs and replays_steps(algorithm),
         replay_reports=settings.cuda_graphs and replays_reports(algorithm),
@@ -129,8 +140,17 @@ def simulation(
         stands_for=participants(settings.participation, members) if pooled else 1,
         metrics=len(reported(settings, federations[0])),
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
+        forge=forgery(attack, federations, setting) if attack is not None and not pooled else None,
+        aggregator=None if isinstance(aggregator, Mean) else aggregator,
+        rate=None if schedule is None or isinstance(schedule, Constant) else partial(schedule.factor, rounds=rounds),
         score_trained=federations[0].score_trained if isinstance(federations[0], ServerFederation) else None,
     )
+
+
+def forgery(attack: Attack, federations: Sequence[Federation], setting: Setting) -> Forgery | None:
+    """What replaces the models of malicious clients; None if they upload what they trained."""
+    malicious = np.array([np.isin(np.arange(f.num_clients), f.malicious) for f in federations])
+    return Forgery(attack, malicious, setting.streams("attack"), setting.shard) if attack.forges and malicious.any() else None
 
 
 def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int, dtype: torch.dtype) -> Tensor:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from fgl_bench.config.pairing import suited
 from fgl_bench.data.federation import MORE_TRAINING_NODES, Federation, build_federations
 from fgl_bench.data.raw import data_root
+from fgl_bench.data.unseen import leave_out
 from fgl_bench.results.callbacks import Callback, Callbacks, PointCallback
 from fgl_bench.results.progress import ProgressBar
 from fgl_bench.results.store import superseded
@@ -134,17 +135,20 @@ def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federatio
     settings, on_disk = spec.settings, spec.settings.out_of_core
     if on_disk == "auto":
         on_disk = 3 * spec.dataset.feature_bytes() > (settings.memory_budget_gb or available_bytes(torch.device("cpu")) / 1e9) * 1e9
-    return build_federations(
+    federations = build_federations(
         spec.dataset,
         spec.split,
         spec.sparsity,
-        num_clients=settings.num_clients,
+        num_clients=spec.num_clients,
         seeds=list(settings.seeds if seeds is None else seeds),
         data_dir=settings.data_dir,
         cache_dir=settings.cache_dir,
         out_of_core=on_disk,
         labeling=spec.task,
+        noise=spec.noise,
     )
+    unseen = spec.num_clients - settings.num_clients
+    return [spec.attack.compromise(leave_out(federation, unseen)) for federation in federations]
 
 
 def federations_of(cfg: DictConfig) -> list[Federation]:

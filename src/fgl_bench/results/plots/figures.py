@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,10 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from fgl_bench.results.plots.style import COLORS, MARKS, STYLE, legend_below, line_style, plt, styled
 from fgl_bench.results.statistics import Ranks, pareto
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+MOST_NUMBERED = 20  # classes with numbers in a confusion matrix
 Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, mean, half-width of the 95 % interval, each [T]
 
 
@@ -183,4 +188,24 @@ def draw_ranks(parts: Sequence[tuple[Ranks, str]], width: float) -> Figure:
             axis.set_yticks(range(len(ranks.ranks)), [f"{name}  {rank:.2f}" for name, rank in ranks.ranks.items()])
             axis.set(title=title, xlabel="average rank" + ", 95 % bootstrap over graphs" * bool(ranks.intervals))
             axis.set_ylim(len(ranks.ranks) - 0.5, -0.5)
+    return figure
+
+
+def confusion_figure(counts: DataFrame, model: str) -> Figure:
+    """Draw the shares of the predicted classes in every class, with the numbers of test nodes.
+
+    Args:
+        counts: test nodes by class (row) and predicted class (column).
+        model: ``received`` or ``trained``, for the title.
+    """
+    shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0).to_numpy()
+    size = min(max(0.38 * len(counts) + 1.0, 2.4), 7.0)
+    figure, axis = plt.subplots(figsize=(size, size), layout="constrained")
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    for row, column in np.ndindex(shares.shape) if len(counts) <= MOST_NUMBERED else ():
+        color = "white" if shares[row, column] > 0.5 else "black"
+        axis.text(column, row, f"{counts.iat[row, column]}", ha="center", va="center", color=color, fontsize=6)
+    ticks = {} if len(counts) > MOST_NUMBERED else {"xticks": range(len(counts)), "yticks": range(len(counts))}
+    axis.set(xlabel="predicted class", ylabel="class", title=f"{model} model, test nodes", **ticks)  # type: ignore[arg-type]
+    axis.grid(visible=False)
     return figure

@@ -21,6 +21,7 @@ from fgl_bench.results.plots.figures import draw_ranks, draw_tradeoff
 from fgl_bench.results.plots.style import (
     COLORS,
     LETTER,
+    MARKS,
     RECEIVED,
     TRAINED,
     columns_of_legend,
@@ -31,6 +32,7 @@ from fgl_bench.results.plots.style import (
     points,
 )
 from fgl_bench.results.provenance import on_cpu
+from fgl_bench.results.question import is_number
 from fgl_bench.results.thinned import curve
 
 ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB transferred per seed", 1e9)}
@@ -157,6 +159,29 @@ def bars(table: Compared, width: float, side: int) -> Figure:
     return figure
 
 
+def lines(table: Compared, width: float, side: int) -> Figure:
+    """Draw scores with 95 % intervals against the key of the columns, whose values are numbers: a line per row, a panel per kind of model.
+
+    Raises:
+        UserError: the columns are of several keys, or their values are no numbers.
+    """
+    keys, columns, rows = table.question.cols, table.chosen.columns, table.chosen.rows
+    if len(keys) != 1 or not all(is_number(text) for (text,) in columns):
+        raise UserError("lines need one key with numbers in cols=, such as cols=scenario.attack.fraction")
+    figure, axes = grid(len(table.blocks), width, side, 1.9)
+    for axis, block in zip(axes, table.blocks, strict=True):
+        for number, row in enumerate(rows):
+            scores = {float(column[0]): block.scores[row, column] for column in columns if (row, column) in block.scores}
+            drawn = {x: score for x, score in scores.items() if score.mean is not None}
+            means, halves = [score.mean or 0.0 for score in drawn.values()], [score.half or 0.0 for score in drawn.values()]
+            style: dict[str, Any] = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "elinewidth": 0.7, "capsize": 1.5}
+            axis.errorbar(list(drawn), means, yerr=halves, label=label(row), **style, **line_style(number))
+        axis.set_title(f"{block.model} model" if len(axes) > 1 else "")
+    name_axes(axes, side, keys[0], unit(table))
+    legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
+    return figure
+
+
 def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
     """Label the horizontal axis below the lowest panels, and rows and the vertical axis at the first panel of each line."""
     shape = -(-len(axes) // side), min(side, len(axes))
@@ -235,4 +260,6 @@ def scored_clients(run: Result, model: str) -> Iterator[float]:
     yield from (score for seed in per_client for score in seed if score is not None)
 
 
-KINDS: dict[str, Callable[..., Figure]] = {"curves": curves, "bars": bars, "ranks": ranks, "pareto": costs, "clients": clients}
+KINDS: dict[str, Callable[..., Figure]] = {
+    "curves": curves, "bars": bars, "lines": lines, "ranks": ranks, "pareto": costs, "clients": clients,
+}  # fmt: skip
