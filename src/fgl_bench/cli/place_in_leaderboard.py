@@ -64,6 +64,8 @@ def begun(name: str, asked: Mapping[str, str], keys: Mapping[str, str]) -> Submi
     method = load_method(name)
     file = Path(os.path.expanduser(name.partition(":")[0]))
     model = asked.get("model", "gcn")
+    if not model.isidentifier():
+        raise UserError(f"model={short(model)}: the leaderboard's methods have one backbone for all clients; name one, such as model=gcn")
     out = home("out", asked.get("out", Path("placed", f"leaderboard-{method.__name__.lower()}-{model}")))
     try:
         space = yaml.safe_load(home("space", asked["space"]).read_text(encoding="utf-8")) if "space" in asked else {}
