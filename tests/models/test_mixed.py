@@ -98,7 +98,7 @@ REFUSED = [
     ("local", {"split": "iid_server"}, "use split.test=clients"),
     ("local", {"model.gat.dropout": 7}, "model.gat.dropout=7: must be between 0 and 1"),
     ("fedproto", {"model.gat.hidden": 32}, "model: prototypes need one width before the last layer, not 32, 64"),
-    ("local", {"model": ["gcn", "gaat"]}, "model=gaat: there is no such model; did you mean gat?"),
+    ("local", {"model": ["gcn", "gaat"]}, "model=gaat: there is no such model; did you mean gat? allowed: bernnet, chebnet"),
     ("local", {"model": ["gcn", "unifilter"], "model.unifilter.filter_lr": 0.1}, "unifilter: parameters with a learning rate"),
 ]
 

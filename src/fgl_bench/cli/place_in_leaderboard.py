@@ -65,6 +65,8 @@ def begun(name: str, asked: Mapping[str, str], keys: Mapping[str, str], protocol
     method = load_method(name)
     file = Path(os.path.expanduser(name.partition(":")[0]))
     model = asked.get("model", protocol.backbone)
+    if not model.isidentifier():
+        raise UserError(f"model={short(model)}: the leaderboard's methods have one backbone for all clients; name one, such as model=gcn")
     usual = "-".join(["leaderboard", *[protocol.task] * bool(protocol.caption), method.__name__.lower(), model])
     out = home("out", asked.get("out", Path("placed", usual)))
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -58,7 +58,9 @@ class Mixed(Backbone):
     dropout: ClassVar[float] = 0.0  # each backbone has its own
 
     def __init__(self, backbones: Mapping[str, Backbone]):
-        self.backbones, self.names = dict(backbones), cast(tuple[str, ...], ())
+        self.backbones = dict(backbones)
+        self.names: tuple[str, ...] = ()  # the backbone of every replica of this worker, once they are dealt
+        self.layouts: Mapping[str, ParameterLayout] = {}
 
     def each(self, function: Callable[[Backbone], Backbone]) -> Mixed:
         """Return the same network with ``function`` applied to every backbone."""
@@ -95,7 +97,7 @@ class Mixed(Backbone):
     def widest(self, num_features: int, num_classes: int) -> int:
         return max(backbone.widest(num_features, num_classes) for backbone in self.backbones.values())
 
-    def settle(self, *what: Any) -> Backbone:  # type: ignore[override]  # passed on as they are
+    def settle(self, *what: Any) -> Backbone:
         return self.each(lambda backbone: backbone.settle(*what))
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
