@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.base import ServerRounds, Setting, Traffic
+from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.local import Alone
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import affine
-from fgl_bench.engine.mixing import Mixing, alone, normalize
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.network import Parameters
 from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.engine.trips import LocalStep, Trips
@@ -23,7 +24,7 @@ from fgl_bench.utils.seeding import derive_seed
 
 
 @dataclass
-class FedSpray(ServerRounds):
+class FedSpray(Alone):
     """Personal models learn from a shared encoder of features and structure proxies (Fu, Chen, Zhang, Chen & Li, KDD 2024).
 
     Clients share an encoder ``e = ReLU(x W + b)``, a joint classifier of e plus a structure proxy, a classifier of e alone, and a proxy
@@ -145,7 +146,7 @@ class FedSpray(ServerRounds):
         total = shares.sum(1)
         mean = (shares * reports["proxies"]).sum(1) / torch.where(total > 0, total, 1.0)
         self.proxies = torch.where(total > 0, mean, self.proxies)
-        return alone(arrived)
+        return super().mix(reports, arrived)
 
     def traffic(self) -> Traffic:
         shared = {"encoder": self.layout.count, "proxies": self.setting.num_classes * self.width}

@@ -26,7 +26,7 @@ from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, Unsuited, above, at_least
 from fgl_bench.models.base import Backbone
 
-UNFIT = "drops edges, which it can of GCN's operator only; or algorithm.weak_edge_drop=0 algorithm.strong_edge_drop=0"
+UNFIT = "needs GCN's operator, of which it can drop edges, or algorithm.weak_edge_drop=0 algorithm.strong_edge_drop=0"
 
 
 @dataclass
