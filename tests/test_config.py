@@ -37,7 +37,7 @@ from fgl_bench.utils.participation import participants
 
 CONF = Path(__file__).parents[1] / "conf"
 PACKAGE = Path(__file__).parents[1] / "src" / "fgl_bench"
-NO_GROUPS = ("config.yaml", "by_dataset")
+NO_GROUPS = ("config.yaml", "by_dataset", "by_task")
 YAMLS = sorted(path for found in CONF.rglob("[!_]*.yaml") if (path := found.relative_to(CONF)).parts[0] not in NO_GROUPS)
 
 

@@ -45,7 +45,10 @@ from fgl_bench.utils.processes import last_line
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
 SCRATCH = tempfile.TemporaryDirectory()  # runs are read from it until the end
-REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgb", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
+REPOSITORIES = (
+    "adafgl", "ditto", "fed_graph", "fed_pub", "fedexp", "fedgb", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "htfllib",
+    "openfgl", "pfllib",
+)  # fmt: skip
 
 
 def main() -> int:

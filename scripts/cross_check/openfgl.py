@@ -70,6 +70,7 @@ MATCHED: dict[str, dict[str, Any]] = {
         "rounds": 30,
     },
     "adafgl": {"ours": ["algorithm=adafgl"], "deterministic": False},  # where a personal round is one step
+    "fedproto": {"ours": ["algorithm=fedproto", "algorithm.term=classes", "algorithm.average=openfgl", "local_epochs=3"]},
     "fedgl": {"ours": ["algorithm=fedgl", "local_epochs=3"]},
     "fedavg_graphs": {"theirs": "fedavg", **GRAPHS},
     "fedavg_graphs_plain_head": {"theirs": "fedavg", "change": "plain_head", **GRAPHS},

@@ -28,21 +28,29 @@ UNIFILTER = UniFilter(3, 0.5, 4, 2, 0.5, 0.0, 0.0, "exact", "client", 0.5, False
 # (method, its keys, what else is not the default of a run; ``scenario`` are keys of the scenario)
 CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("adafgl", {"federated_rounds": 2, "head_dropout": 0.5}, {"participation": 0.5, "rounds": 5, "local_epochs": 1}),
+    ("apfl", {"adapt": "step"}, {"participation": 0.5, "local_epochs": 2}),
     *(("d_psgd", {"order": order, "weights": "uniform"}, {"scenario": {"topology": "random_regular", "degree": 3, **LINKS}})
       for order in ("train_mix", "mix_train", "lian")),
     *(("dfed_sst", {"refresh": 2, "sources": 2, "landmarks": 9, **changes}, {})
       for changes in ({}, {"selection": "random", "degree": "half"}, {"similarity_of": "features"})),
     *(("dfedavgm", {"bits": bits, "lr": 0.05}, {"scenario": {"topology": "random_matching"}}) for bits in (5, None)),
     *(("dis_pfl", {"regrow": regrow}, {"scenario": LINKS}) for regrow in ("gradient", "random")),
+    ("ditto", {"penalty": 0.5}, {"participation": 0.5, "local_epochs": 2}),
+    ("ditto", {"penalty": 0.5}, {"batch_nodes": 2, "model": MLP(hidden=4, layers=2, dropout=0.5)}),
     ("fed_pub", {"sparsity": 0.01, "blocks": 3, "block_nodes": 7}, {"participation": 0.5, "model": GCN(8, 2, 0.5, "linear")}),
     ("fed_pub", {"masks": "fixed", "blocks": 3, "block_nodes": 7}, {"model": GCN(8, 2, 0.5, "linear")}),
     *(("fedadam", {"rule": rule}, {}) for rule in ("adam", "yogi", "adagrad")),
+    ("fedala", {"sample": 0.5}, {"rounds": 4}),
+    ("fedala", {}, {"participation": 0.5, "rounds": 5}),
     ("fedasync", {}, {}),
+    ("fedavg_finetune", {"federated_rounds": 2}, {"participation": 0.5, "rounds": 4}),
     ("fedavgm", {"momentum": 0.9, "server_lr": 0.5}, {}),
+    ("fedbabu", {"federated_rounds": 2}, {"participation": 0.5, "rounds": 4}),
     # Chunks decide how long a client waits for those with more mini-batches; its state must not depend on it.
     ("feddc", {}, {"model": SGC("lazy", 2), "batch_nodes": 2}),
     ("feddc", {"alpha": 0.1, "clip": 0.5}, {"participation": 0.5}),
     *(("feddual", {"gossip_steps": 2, "noise": noise}, {"scenario": LINKS}) for noise in (0.01, 0.0)),
+    ("fedexp", {}, {"participation": 0.5, "local_epochs": 2}),
     ("fedgl", {"pseudo_graph": 0.3}, {"rounds": 4}),
     ("fedgl", {}, {"participation": 0.5, "rounds": 4}),
     ("fedgnn", {"matches": 3, "ldp": True}, {"participation": 0.5}),
@@ -54,9 +62,12 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("fednova", {}, {"participation": 0.5}),
     ("fednova", {}, {"batch_nodes": 2, "model": MLP(hidden=4, layers=2, dropout=0.0)}),
     ("fedper", {"personal_layers": 1}, {"participation": 0.5}),
+    ("fedproto", {"term": "prototypes", "average": "samples"}, {"participation": 0.5}),
+    ("fedproto", {"prediction": "prototypes"}, {}),
     ("fedsa_gcl", {}, {}),
     *(("fedssa", {"edges": 10, "latent": 4, "node_clusters": 2, "structural_clusters": 2}, {"model": model})
       for model in (UNIFILTER, ChebNet(3, 6, 2, 0.5, "filter"))),
+    ("fedtgp", {"server_epochs": 2, "server_batch": 4}, {"participation": 0.5}),
     *((name, {"eps1": 1e9, "eps2": 0.0, "warmup": 2}, {"participation": 0.5, "rounds": 5}) for name in ("gcfl", "gcfl_plus")),
     ("gossip", {"segments": 3, "peers": 2}, {"scenario": LINKS}),
     ("moon", {"previous": 2}, {"participation": 0.5}),

@@ -98,7 +98,8 @@ def missing_choice(error: MissingConfigException) -> str:
     if not group:
         return plain(error)
     known = {*choices(group), *(error.options or ())}
-    return f"{group}={name}: there is no such {group}{own_file(group, name) or suggest(name, known)}"
+    hint = own_file(group, name) or suggest(name, known)
+    return f"{group}={name}: there is no such {group}{hint}" + (f" fgl-bench ls {group} lists all" if hint.endswith("?") else "")
 
 
 def unknown_key(error: OmegaConfBaseException) -> str:

@@ -87,8 +87,9 @@ def build_federations(
             raise UserError(f"{key}: {why}; raise the second number of split.ratios")
         if not any(client.test.any() for client in clean):
             raise UserError(f"{key}: no client has a test node; raise the third number of split.ratios")
-        observed = sparse(clean, sparsity, seed)
-        scored = observed if sparsity.evaluation == "observed" else clean
+        sparsed = sparse(clean, sparsity, seed)
+        scored = sparsed if sparsity.evaluation == "observed" else clean
+        observed = labeling.observed(sparsed)
         if split.inductive:
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
         federations.append(
@@ -233,6 +234,10 @@ class Labeling:
         """Return the clients with the labels and masks of their examples; arguments are those of :meth:`Split.draw_masks`."""
         masks = split.draw_masks(units, parts, ratios, seeds, cache_dir)
         return tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True))
+
+    def observed(self, clients: tuple[ClientGraph, ...]) -> tuple[ClientGraph, ...]:
+        """Return the part of the clients that training needs; ``clients`` itself if that is all."""
+        return clients
 
     def facts(self, graph: Graph) -> dict[str, Any]:
         """Return the fields of :class:`Federation` that differ from those of the graph."""

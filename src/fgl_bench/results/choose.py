@@ -12,6 +12,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.frame import OF_RUN, Result, value_of
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import ANY, Question, as_text, is_number, matches, short
+from fgl_bench.results.scored import DEFAULT_TASK
 
 Values = tuple[str, ...]
 GROUPS = {
@@ -25,7 +26,7 @@ GROUPS = {
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
-BEFORE = {"optimizer": "adam", "task": "node"}
+BEFORE = {"optimizer": "adam", "task": DEFAULT_TASK}
 """Default choice of a group in summaries older than its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that determine each other."""

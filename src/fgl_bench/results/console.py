@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from fgl_bench.errors import printable
 from fgl_bench.results import render
-from fgl_bench.results.scored import COMMON, score_trained, selected, shares, warning
+from fgl_bench.results.scored import COMMON, of_task, score_trained, selected, shares, warning
 
 NARROW = 80
 
@@ -75,14 +75,14 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         parts = [([row[:count] for row in rows], scored), ([[row[0], *row[count:]] for row in rows], ["trips to", *aims])]
         body = "\n\n".join(tabulate(part, headers=headers, disable_numparse=True) for part, headers in parts)
     head = (
-        f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
+        f"{summary['algorithm']} on {summary['dataset']}{of_task(summary)}, {summary['split']} split, {summary['num_clients']} clients, "
         f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
     )
     moved, spent = summary["bytes"], summary["seconds"]
     trips = summary["client_trips"]["total"]
     busiest = f", {amount(moved['busiest'])} through the busiest client" if "busiest" in moved else ""
     without = max(summary.get("unscored_clients", {}).get("test", [0]))
-    why = ", or of one class only" if summary["metric"] == "auc" else ""
+    why = ", or one of a single class" if summary["metric"] == "auc" else ""
     lines = [
         head,
         body,
@@ -93,7 +93,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *wide(halves),
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
-        *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
+        *([f"{without} client(s) have an empty test set{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
         f"{trips} client trips per seed, {amount(moved['upload'])} up and {amount(moved['download'])} down per seed{busiest};",
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",

@@ -15,6 +15,7 @@ from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
+from fgl_bench.models._mixed import Mixed
 from fgl_bench.results.provenance import code_state, versions
 from fgl_bench.results.store import PRESENTATION, SCHEMA_VERSION, config_hash
 from fgl_bench.results.thinned import label_counts
@@ -75,6 +76,8 @@ def summarize(
     workers: dict[str, int],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
+    seeds = spec.settings.seeds if isinstance(spec.model, Mixed) else ()
+    backbones = [spec.model.dealt(seed, spec.settings.num_clients) for seed in seeds]
     histories, weights, names, settings = outcome.histories, facts.weights, spec.names, spec.settings
     # Processors with other vector units round differently.
     processor = f"CPU {platform.machine()} ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} thread(s)"
@@ -87,6 +90,7 @@ def summarize(
         "split": names["split"],
         "num_clients": settings.num_clients,
         "model": names["model"],
+        **({"backbones": backbones} if backbones else {}),
         "optimizer": names["optimizer"],
         "scenario": names["scenario"],
         "sparsity": names["scenario/sparsity"],
