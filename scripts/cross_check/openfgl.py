@@ -30,10 +30,10 @@ FGSSL = ["algorithm=fgssl", "algorithm.structure=edges", "algorithm.structure_te
 WHOLE = [f"algorithm.{view}_{part}=0" for view in ("weak", "strong") for part in ("edge_drop", "feature_mask")]
 
 GRAPHS = {
-    "model": "gin", "ours": ["task=graph", "model=gin", "local_epochs=3", "agg_weight=train"], "datasets": ["mutag", "proteins"],
-    "split": "iid", "weights": True,
+    "model": "gin", "ours": ["task=graph", "algorithm=fedavg", "model=gin", "local_epochs=3", "agg_weight=train"],
+    "datasets": ["mutag", "proteins"], "split": "iid", "weights": True,
 }  # fmt: skip
-LINKS = {"ours": ["task=link", "local_epochs=3", "agg_weight=train"], "datasets": ["cora"], "weights": True}
+LINKS = {"ours": ["task=link", "algorithm=fedavg", "local_epochs=3", "agg_weight=train"], "datasets": ["cora"], "weights": True}
 TASKS = {"node": "node_cls", "graph": "graph_cls", "link": "link_pred"}
 LAYERS = GCN | {
     "lin1.weight": "pooled.weight", "lin1.bias": "pooled.bias", "lin2.weight": "classifier.weight", "lin2.bias": "classifier.bias",
