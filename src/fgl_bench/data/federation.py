@@ -123,14 +123,20 @@ def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False,
 
 
 def build_server_federation(
-    graph: Graph, split: Split, sparsity: Sparsity, num_clients: int | None, seed: int, ratios: tuple[float, float, float], noise: Noise
+    graph: Graph,
+    split: Split,
+    sparsity: Sparsity,
+    num_clients: int | None,
+    seed: int,
+    ratios: tuple[float, float, float],
+    noise: Noise | None = None,
 ) -> ServerFederation:
     """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
     with announce_if_slow(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
     clean = tuple(clients)
-    observed = noisy(sparse(clean, sparsity, seed), noise, seed, graph.num_classes)
+    observed = noisy(sparse(clean, sparsity, seed), noise or NoNoise(), seed, graph.num_classes)
     held: dict[str, Any] = {"clients": clean, "observed": observed, "cross_edges": cross_edges, "server": server}
     return ServerFederation(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
 
