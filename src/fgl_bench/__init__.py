@@ -31,18 +31,23 @@ if TYPE_CHECKING:
     from fgl_bench.results.result_table import table as table
     from fgl_bench.results.saved_models import load_models as load_models
     from fgl_bench.runner.api import run as run
+    from fgl_bench.runner.predictions import class_scores as class_scores
+    from fgl_bench.runner.predictions import confusion_matrix as confusion_matrix
+    from fgl_bench.runner.predictions import embeddings as embeddings
+    from fgl_bench.runner.predictions import predictions as predictions
 
 __version__ = "1.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.base", "SemiAsyncServer": "algorithms.base", "ServerRounds": "algorithms.base",
     "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.frame",
-    "run": "runner.api",
+    "run": "runner.api", "class_scores": "runner.predictions", "confusion_matrix": "runner.predictions",
+    "embeddings": "runner.predictions", "predictions": "runner.predictions",
     "ResultTable": "results.result_table", "table": "results.result_table", "plot": "results.plots.draw",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",
-    "load_models", "load_results", "plot", "run", "table",
+    "class_scores", "confusion_matrix", "embeddings", "load_models", "load_results", "plot", "predictions", "run", "table",
 ]  # fmt: skip
 
 

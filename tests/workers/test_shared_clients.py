@@ -27,7 +27,8 @@ from tests.quick import SMALL, prepared
 CPU = torch.device("cpu")
 SERVER = (
     "fedadam", "fedavg", "fedavgm", "feddc", "fednova", "fedper", "fedprox", "fedgta", "fed_pub", "gcfl", "gcfl_plus", "local", "majority",
-    "fedtad", "label_propagation", "moon", "pfedme", "scaffold", "apfl", "ditto", "fedala", "fedavg_finetune", "fedbabu", "fedexp",
+    "fedproto", "fedspray", "fedtad", "fedtgp", "fgssl", "label_propagation", "moon", "pfedme", "s2fgl", "scaffold", "apfl", "ditto",
+    "fedala", "fedavg_finetune", "fedbabu", "fedexp",
 )  # fmt: skip
 PEERS = ("d_psgd", "dfed_sst", "dfedavgm", "dis_pfl", "feddual", "gossip", "osgp", "pens")
 CHANGES: dict[str, dict[str, Any]] = {
@@ -36,6 +37,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "fedtad": {"algorithm.outer": 1, "algorithm.pseudo_nodes": 20},
     "fedavg_finetune": {"algorithm.federated_rounds": 2},
     "fedbabu": {"algorithm.federated_rounds": 2},
+    "fedtgp": {"algorithm.server_epochs": 2},
     "gcfl_plus": {"algorithm.sequence": 2},
     "pens": {"algorithm.sampled": 3, "algorithm.first_phase": 0.5},
 }

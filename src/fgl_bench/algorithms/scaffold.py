@@ -86,7 +86,7 @@ def keep_unable(fresh: Tensor, state: Tensor, batch: Batch) -> Tensor:
 
 def displacement(method: Algorithm, trips: Trips) -> Tensor:
     """Return the mean gradient ``[k, P]`` that plain SGD would need for the same trip: ``(w - y) / (E lr)``."""
-    return (trips.received - trips.trained) / (trips.steps * method.setting.lr)
+    return (trips.received - trips.trained) / (trips.steps * trips.lr)
 
 
 CONTROLS = {

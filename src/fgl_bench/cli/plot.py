@@ -13,8 +13,9 @@ from fgl_bench.results.plots.draw import OPTIONS, plot
 from fgl_bench.results.question import KEYS, read_words, short
 from fgl_bench.results.result_table import table
 
-USAGE = "fgl-bench plot curves|bars|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split"
-KINDS = ("curves", "bars", "ranks", "pareto", "clients")
+USAGE = "fgl-bench plot curves|bars|lines|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split"
+CONFUSION = "fgl-bench plot confusion RUN [model_of=received|trained] [out=FILE]"
+KINDS = ("curves", "bars", "lines", "ranks", "pareto", "clients", "confusion")
 
 
 def draw(arguments: Sequence[str]) -> None:
@@ -26,10 +27,38 @@ def draw(arguments: Sequence[str]) -> None:
     if not arguments or "=" in arguments[0]:
         raise UserError(f"plot what? {USAGE}")
     kind = arguments[0]
+    if kind == "confusion":
+        confusion(arguments[1:])
+        return
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
     words, rest = read_words(arguments[1:], (*KEYS, "sweep", *OPTIONS), USAGE)
     given: dict[str, Any] = {key: values if key == "where" else values[0] for key, values in words.items()}
     asked = {key: given.pop(key) for key in (*KEYS, "sweep") if key in given}
     for path in plot(kind, table(only_folder(rest, USAGE), **asked), given.pop("out", Path("figures", kind)), **given):
+        print(f"written: {path}")
+
+
+def confusion(arguments: Sequence[str]) -> None:
+    """Draw the confusion matrix of one run with saved models.
+
+    Raises:
+        UserError: an argument is wrong, or the run has no saved models.
+    """
+    from fgl_bench.results.frame import complete_runs, folder_of
+
+    words, rest = read_words(arguments, ("model_of", "out", "format", "style"), CONFUSION)
+    if len(rest) != 1:
+        raise UserError(f"plot confusion of which run? {CONFUSION}")
+    runs = complete_runs(folder_of(rest[0]))
+    if len(runs) != 1:
+        raise UserError(f"{short(rest[0])}: has {len(runs)} complete runs; give the folder of one run")
+    from fgl_bench.results.plots.draw import save
+    from fgl_bench.results.plots.figures import confusion_figure
+    from fgl_bench.runner.predictions import confusion_matrix
+
+    given = {key: values[0] for key, values in words.items()}
+    model = given.pop("model_of", "trained")
+    counts = confusion_matrix(runs[0], model)
+    for path in save(lambda: confusion_figure(counts, model), given.pop("out", Path("figures", "confusion")), **given):
         print(f"written: {path}")

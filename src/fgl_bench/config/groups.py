@@ -29,10 +29,17 @@ ROLES = {  # required method of a class in a group, and the base class of its ob
     "model": ("a backbone", "layout", "fgl_bench.models.base.Backbone"),
     "algorithm": ("a method", "report", "fgl_bench.algorithms.base.Algorithm"),
     "optimizer": ("an optimizer", "start", "fgl_bench.optimizers.base.Optimizer"),
+    "lr_schedule": ("a schedule", "factor", "fgl_bench.engine.schedules.Schedule"),
     "scenario": ("a scenario", "run", "fgl_bench.scenarios.schedule.Stragglers"),
     "scenario.sparsity": ("a sparsity", "apply", "builtins.object"),
+    "scenario.noise": ("a noise", "apply", "fgl_bench.data.noise.Noise"),
+    "scenario.attack": ("an attack", "compromise", "fgl_bench.engine.attacks.Attack"),
+    "aggregator": ("an aggregator", "combine", "fgl_bench.engine.aggregators.Aggregator"),
+    "privacy": ("a privacy", "combine", "builtins.object"),
     "tracker": ("a tracker", "start", "builtins.object"),
 }
+
+SEVERAL = ("lr_schedule", "sparsity", "noise", "attack", "aggregator", "privacy", "tracker")  # groups with several classes in one module
 
 
 def label(cfg: DictConfig, group: str) -> str:
@@ -43,7 +50,7 @@ def label(cfg: DictConfig, group: str) -> str:
     method is appended: ``fedsage_plus+fedgta``.
 
     Args:
-        group: one of ``choices.GROUPS``, including ``scenario/sparsity``.
+        group: one of ``choices.GROUPS``, including those below ``scenario``.
     """
     inner = OmegaConf.select(cfg, group.replace("/", ".")).get("strategy")
     return chosen(cfg, group) + (f"+{class_label(inner, group)}" if is_object(inner) else "")
@@ -73,8 +80,8 @@ def class_label(node: DictConfig, group: str) -> str:
     leaf = re.split(r"[./]", group)[-1]
     if not module.startswith("fgl_bench."):
         return cls.lower()
-    if leaf in ("sparsity", "tracker"):  # several classes in one module: NoSparsity, LabelSparsity, Wandb
-        return re.sub("^no$", "none", cls.lower().removesuffix(leaf))
+    if leaf in SEVERAL:  # NoSparsity, LabelSparsity, Wandb
+        return re.sub("^no$", "none", re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.removesuffix(leaf.capitalize())).lower())
     if (config_folder() / group / f"{cls.lower()}.yaml").is_file():  # FedAAS1 is in the module of FedAAS
         return cls.lower()
     return module.rpartition(".")[2].rstrip("_")  # global_
@@ -91,8 +98,8 @@ def key_of(node: DictConfig) -> str:
 
 def own_keys(node: DictConfig, cls: Any) -> list[str]:
     """Return the keys of ``node`` that are arguments of ``cls``, without ``_target_`` and nested groups that the class does not take."""
-    nested = () if "sparsity" in getattr(cls, "__dataclass_fields__", {}) else ("sparsity",) * (key_of(node) == "scenario")
-    return [str(key) for key in node if key not in ("_target_", *nested)]
+    nested = {group.rpartition(".")[2] for group in ROLES if group.startswith(f"{key_of(node)}.")}
+    return [str(key) for key in node if key != "_target_" and key not in nested - getattr(cls, "__dataclass_fields__", {}).keys()]
 
 
 def is_object(value: Any) -> bool:

@@ -9,8 +9,27 @@ from fgl_bench.utils.sources import targets
 
 MODULES = {"algorithm": "algorithms", "model": "models", "dataset": "data.datasets", "split": "data.splits", "scenario": "scenarios"}
 
-BEFORE: dict[str, Any] = {"task": {"_target_": "fgl_bench.tasks.node.NodeClassification"}}
+BEFORE: dict[str, Any] = {
+    "task": {"_target_": "fgl_bench.tasks.node.NodeClassification"},
+    "lr_schedule": {"_target_": "fgl_bench.engine.schedules.Constant"},
+    "clip_gradient": None,
+    "patience": None,
+    "unseen_clients": 0.0,
+    "finetune_epochs": 5,
+    "scenario.noise": {"_target_": "fgl_bench.data.noise.NoNoise"},
+    "scenario.attack": {"_target_": "fgl_bench.engine.attacks.NoAttack"},
+    "aggregator": {"_target_": "fgl_bench.engine.aggregators.Mean"},
+    "privacy": {"_target_": "fgl_bench.engine.privacy.NoPrivacy"},
+}
 """Keys added later, with the value that stands for the behavior before; a key with this value is not part of a run's identity."""
+
+
+def without_later(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return ``config`` without the keys whose value is that of :data:`BEFORE`."""
+    left = {key: value for key, value in config.items() if f"{prefix}{key}" not in BEFORE or value != BEFORE[f"{prefix}{key}"]}
+    inner = {key.partition(".")[0] for key in BEFORE if "." in key} if not prefix else set()
+    return left | {key: without_later(left[key], f"{key}.") for key in inner & left.keys()}
+
 
 RENAMED = {
     "npz.Amazon": "amazon.Amazon",

@@ -19,16 +19,15 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least, between, check_range, require
 from fgl_bench.utils.participation import participants
 
-DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
 MOST_SEEDS = 1000  # also the maximum length of other lists
 RANGES = {
     **dict.fromkeys(("rounds", "trips", "eval_every"), between(1, 10**9)),
-    **dict.fromkeys(("batch_nodes", "seeds_per_chunk"), at_least(1)),
-    **dict.fromkeys(("lr", "checkpoint_minutes"), above(0)),
+    **dict.fromkeys(("batch_nodes", "seeds_per_chunk", "patience", "finetune_epochs"), at_least(1)),
+    **dict.fromkeys(("lr", "checkpoint_minutes", "clip_gradient"), above(0)),
     **dict.fromkeys(("seeds", "weight_decay"), at_least(0)),
     "num_clients": between(1, 10**7), "local_epochs": between(1, 10**6), "threads": between(1, 1024), "targets": SHARE,
-    "participation": Range(0, 1, above=True), "memory_budget_gb": Range(0, 1e9, above=True),
+    "participation": Range(0, 1, above=True), "unseen_clients": Range(0, 1, below=True), "memory_budget_gb": Range(0, 1e9, above=True),
 }  # fmt: skip
 MOST_PARTS, LONGEST_PATH = 200, 3600  # of a run's folder; files in it have longer paths, and Linux allows 4,096 bytes
 FILE_SIZE = 1 << 18  # bytes that must fit into results_dir; a run's files have this order of size
@@ -45,8 +44,12 @@ class Settings:
     rounds: Optional[int] = MISSING  # noqa: UP045 (OmegaConf reads Optional on every version it supports)
     trips: Optional[int] = MISSING  # noqa: UP045
     participation: float = MISSING
+    unseen_clients: float = MISSING
+    finetune_epochs: int = MISSING
+    patience: Optional[int] = MISSING  # noqa: UP045
     lr: float = MISSING
     weight_decay: float = MISSING
+    clip_gradient: Optional[float] = MISSING  # noqa: UP045
     opt_state: str = MISSING
     agg_weight: str = MISSING
     eval_weight: str = MISSING
@@ -83,8 +86,11 @@ class Configuration(Settings):
     split: Any = MISSING
     model: Any = MISSING
     optimizer: Any = MISSING
+    lr_schedule: Any = MISSING
     algorithm: Any = MISSING
     scenario: Any = MISSING
+    aggregator: Any = MISSING
+    privacy: Any = MISSING
     tracker: Any = MISSING
 
 
@@ -110,7 +116,7 @@ def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
     Raises:
         UserError: both are given and contradict each other.
     """
-    each = participants(cfg.participation, cfg.num_clients)
+    each = participants(cfg.participation, cfg.num_clients - unseen_count(cfg))
     if cfg.rounds is None:
         trips = DEFAULT_TRIPS if cfg.trips is None else cfg.trips
         return math.ceil(trips / each), trips
@@ -120,6 +126,13 @@ def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
             f"{cfg.rounds * each} trips; leave one of them null"
         )
     return cfg.rounds, cfg.rounds * each if cfg.trips is None else cfg.trips
+
+
+def unseen_count(cfg: DictConfig | SimpleNamespace) -> int:
+    """Return the number of clients that are left out of training; raises UserError if no client is left."""
+    count = round(cfg.unseen_clients * cfg.num_clients)
+    require(count < cfg.num_clients, "unseen_clients", cfg.unseen_clients, f"lower; it leaves out all of num_clients={cfg.num_clients}")
+    return count
 
 
 def check_writable(folder: str, below: Path = Path()) -> None:

@@ -1,4 +1,4 @@
-"""Build federations from a dataset, a split and a sparsity scenario, one per repetition; a server may hold the scored nodes."""
+"""Build federations from a dataset, a split and scenarios of sparsity and noise, one per repetition; a server may hold the scored nodes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fgl_bench.data.checks import check_ratios
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import ClientGraph, Federation, Graph, training_view
 from fgl_bench.data.masks import given_masks, random_masks, stratified_masks
+from fgl_bench.data.noise import Noise, NoNoise
 from fgl_bench.data.out_of_core import induce_on_disk
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment, draw_ahead
 from fgl_bench.data.sparsity import NoSparsity, Sparsity
@@ -40,6 +41,7 @@ def build_federations(
     cache_dir: str | Path | None,
     out_of_core: bool = False,
     labeling: Labeling | None = None,
+    noise: Noise | None = None,
 ) -> list[Federation]:
     """One federation for each seed; the graph is read once.
 
@@ -51,14 +53,15 @@ def build_federations(
         cache_dir: folder of partition files; None disables the cache. An unwritable folder is not an error.
         out_of_core: keep features and edges in files below ``cache_dir``, mapped into memory. Numbers do not depend on it.
         labeling: what the examples are; None means the nodes.
+        noise: applied after sparsity, to what clients observe while training; None means none.
 
     Raises:
         UserError: raw files, ``num_clients`` or ``split.ratios`` do not fit.
     """
-    labeling = labeling or Labeling()
+    labeling, noise = labeling or Labeling(), noise or NoNoise()
     ratios = check_ratios(next(ratios for ratios in (split.ratios, labeling.default_ratios(), dataset.ratios) if ratios is not None))
     if out_of_core:
-        check_stored(cache_dir, sparsity, split.inductive, split.test)
+        check_stored(cache_dir, sparsity, split.inductive, split.test, noise)
     with announce_if_slow(f"reading dataset={dataset.name}"):
         graph = dataset.load(data_dir, cache_dir) if out_of_core else dataset.load(data_dir)
     if graph.masks and dataset.own_masks and split.masks != "given":
@@ -67,7 +70,7 @@ def build_federations(
     units = labeling.units(graph)
     split.agreed(units, num_clients)
     if split.test == "server":
-        return [build_server_federation(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
+        return [build_server_federation(graph, split, sparsity, num_clients, seed, ratios, noise) for seed in seeds]
     key = "split.masks=given" if split.masks == "given" else f"split.ratios={list(ratios)}"
     drawn: dict[int, tuple[list[np.ndarray], dict[str, str], Sequence[ClientGraph], np.ndarray]] = {}
     federations = []
@@ -87,8 +90,9 @@ def build_federations(
             raise UserError(f"{key}: {why}; raise the second number of split.ratios")
         if not any(client.test.any() for client in clean):
             raise UserError(f"{key}: no client has a test node; raise the third number of split.ratios")
-        observed = sparse(clean, sparsity, seed)
-        scored = observed if sparsity.evaluation == "observed" else clean
+        sparsed = sparse(clean, sparsity, seed)
+        scored = sparsed if sparsity.evaluation == "observed" else clean
+        observed = labeling.observed(noisy(sparsed, noise, seed, graph.num_classes))
         if split.inductive:
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
         federations.append(
@@ -103,7 +107,7 @@ def build_federations(
     return federations
 
 
-def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False, test: str = "clients") -> None:
+def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False, test: str = "clients", noise: Noise | None = None) -> None:
     """Raise UserError for settings that a federation on disk does not support."""
     if cache_dir is None:
         raise UserError("out_of_core=true: cache_dir must name the folder where the graph is kept")
@@ -111,20 +115,29 @@ def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False,
         raise UserError("out_of_core=true: split.inductive=true makes new graphs, in memory; set out_of_core=false")
     if test == "server":
         raise UserError("out_of_core=true: split.test=server holds the whole graph in memory; set out_of_core=false")
-    if sparsity.alters_graph:
-        kind = type(sparsity).__name__.removesuffix("Sparsity").lower()
-        raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes new graphs, in memory; set out_of_core=false")
+    altering: dict[str, Sparsity | Noise] = {"Sparsity": sparsity, "Noise": noise or NoNoise()}
+    for group, choice in altering.items():
+        if choice.alters_graph:
+            kind = type(choice).__name__.removesuffix(group).lower()
+            raise UserError(f"out_of_core=true: scenario/{group.lower()}={kind} makes new graphs, in memory; set out_of_core=false")
 
 
 def build_server_federation(
-    graph: Graph, split: Split, sparsity: Sparsity, num_clients: int | None, seed: int, ratios: tuple[float, float, float]
+    graph: Graph,
+    split: Split,
+    sparsity: Sparsity,
+    num_clients: int | None,
+    seed: int,
+    ratios: tuple[float, float, float],
+    noise: Noise | None = None,
 ) -> ServerFederation:
     """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
     with announce_if_slow(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
     clean = tuple(clients)
-    held: dict[str, Any] = {"clients": clean, "observed": sparse(clean, sparsity, seed), "cross_edges": cross_edges, "server": server}
+    observed = noisy(sparse(clean, sparsity, seed), noise or NoNoise(), seed, graph.num_classes)
+    held: dict[str, Any] = {"clients": clean, "observed": observed, "cross_edges": cross_edges, "server": server}
     return ServerFederation(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
 
 
@@ -136,6 +149,12 @@ def sparse(clients: tuple[ClientGraph, ...], sparsity: Sparsity, seed: int) -> t
     if not any(client.train.any() for client in observed):
         raise UserError("scenario.sparsity: no client has a training node left; lower its rate")
     return observed
+
+
+def noisy(clients: tuple[ClientGraph, ...], noise: Noise, seed: int, classes: int) -> tuple[ClientGraph, ...]:
+    """The clients with noise in what they observe; the same tuple if nothing is corrupted."""
+    observed = tuple(noise.apply(client, classes, generator(seed, "noise", i)) for i, client in enumerate(clients))
+    return clients if all(one is other for one, other in zip(observed, clients, strict=True)) else observed
 
 
 def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str, object]) -> dict[str, Any]:
@@ -234,6 +253,10 @@ class Labeling:
         masks = split.draw_masks(units, parts, ratios, seeds, cache_dir)
         return tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True))
 
+    def observed(self, clients: tuple[ClientGraph, ...]) -> tuple[ClientGraph, ...]:
+        """Return the part of the clients that training needs; ``clients`` itself if that is all."""
+        return clients
+
     def facts(self, graph: Graph) -> dict[str, Any]:
         """Return the fields of :class:`Federation` that differ from those of the graph."""
         return {}
@@ -256,8 +279,10 @@ class ServerFederation(Federation):
 
     @property
     def scored(self) -> tuple[ClientGraph, ...]:
-        """Every client's model is scored on the same nodes."""
-        return (self.server,) * self.num_clients
+        """Every honest client's model is scored on the same nodes."""
+        nothing = np.zeros_like(self.server.val)
+        unscored = replace(self.server, val=nothing, test=nothing)
+        return tuple(unscored if i in self.malicious else self.server for i in range(self.num_clients))
 
 
 def hold_out(

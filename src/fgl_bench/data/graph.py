@@ -120,6 +120,11 @@ class ClientGraph:
         return None
 
     @property
+    def held_out(self) -> ClientGraph:
+        """The part of the data that scores are computed from, with all validation and test examples; nodes need their neighbors."""
+        return self
+
+    @property
     def folder(self) -> Path | None:
         """The folder that features and edges are mapped from, for this partition; None where either is in memory."""
         return folder_of(self.features, self.edges)
@@ -136,11 +141,13 @@ class Federation:
 
     Attributes:
         clients: the clean client graphs; evaluation reads these.
-        observed: the clients as methods see them while training; the same tuple unless a sparsity scenario took
-            labels, edges or features away, or the setting is inductive.
+        observed: the clients as methods see them while training; the same tuple unless a scenario of sparsity or
+            noise changed labels, edges or features, or the setting is inductive.
         cross_edges: ``[2, K]`` int64 global ids, both directions, of the edges between different clients' nodes.
         partition_hash: hex digest of the node-to-client assignment.
         personal_ends: each client has its own input and output layers (``split=domains``).
+        malicious: numbers of the clients that attack, which have no validation and test nodes.
+        unseen: the clients that were left out of training; their ``unseen_numbers`` are those among all clients.
     """
 
     dataset: str
@@ -154,6 +161,9 @@ class Federation:
     metric: str = "accuracy"
     notes: dict[str, object] = field(default_factory=dict)
     personal_ends: bool = False
+    malicious: tuple[int, ...] = ()
+    unseen: Federation | None = None
+    unseen_numbers: tuple[int, ...] = ()
 
     @property
     def num_clients(self) -> int:

@@ -36,7 +36,7 @@ def cosine(x: Float[Tensor, "... C d"]) -> Float[Tensor, "... C C"]:
     return (unit @ unit.mT).clamp(-1.0, 1.0)
 
 
-def _product(weights: Float[Tensor, "S r C"], models: Float[Tensor, "S C P"], out: Float[Tensor, "S r P"]) -> Float[Tensor, "S r P"]:
+def stacked_product(weights: Float[Tensor, "S r C"], models: Float[Tensor, "S C P"], out: Float[Tensor, "S r P"]) -> Float[Tensor, "S r P"]:
     """``[S, r, C] @ [S, C, P]``; on a CPU one seed at a time, where the batched product takes a slow path for few rows."""
     if models.is_cuda:
         return torch.bmm(weights, models, out=out)
@@ -99,18 +99,21 @@ class Mixing:
 
     def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout, shard: Shard) -> Tensor:
         """Models of the receiving clients; parameters that are not shared come from ``own [S, C, P]``."""
-        weights = self.weights.to(models.dtype)
-        if weights.shape[1] == 1:
-            mixed = shard.product(weights, models, models.new_empty(len(models), 1, models.shape[2]), _product).expand_as(models)
+        if self.weights.shape[1] == 1:
+            mixed = self._common(models, received, layout, shard).expand_as(models)
         else:
             out = received if self.receivers is None and _writable(received) else torch.empty_like(models)
-            mixed = shard.product(weights, models, out, _product)
+            mixed = shard.product(self.weights.to(models.dtype), models, out, stacked_product)
         if self.shared is None:
             return mixed
         flat = own.flatten(0, 1).clone()
         for name in self.shared:
             layout.view(flat, name).copy_(layout.view(mixed.flatten(0, 1), name))
         return flat.view_as(models)
+
+    def _common(self, models: Tensor, received: Tensor, layout: ParameterLayout, shard: Shard) -> Tensor:
+        """The model ``[S, 1, P]`` that all clients receive."""
+        return shard.product(self.weights.to(models.dtype), models, models.new_empty(len(models), 1, models.shape[2]), stacked_product)
 
 
 class _Alone(Mixing):
@@ -147,7 +150,7 @@ class Blockwise(Mixing):
             part = block(models.flatten(0, 1), layout)
             flat = part.reshape(*shape, -1)
             weights = weights.to(models.dtype).expand(-1, weights.shape[2], -1)
-            mixed = shard.product(weights, flat, torch.empty_like(flat), _product)
+            mixed = shard.product(weights, flat, torch.empty_like(flat), stacked_product)
             block(out.flatten(0, 1), layout).copy_(mixed.view(part.shape))
         return out
 

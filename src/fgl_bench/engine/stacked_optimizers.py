@@ -36,7 +36,8 @@ class StackedAdam:
         beta2: float = 0.999,
         eps: float = 1e-8,
     ):
-        self.lr, self.weight_decay, self.beta1, self.beta2, self.eps = lr, weight_decay, beta1, beta2, eps
+        self.lr = self.base_lr = lr
+        self.weight_decay, self.beta1, self.beta2, self.eps = weight_decay, beta1, beta2, eps
         self.first = torch.zeros(count, size, dtype=dtype, device=device)
         self.second = torch.zeros(count, size, dtype=dtype, device=device)
         self.steps = torch.zeros(count, dtype=torch.float32, device=device)
@@ -73,6 +74,10 @@ class StackedAdam:
             foreach=False, fused=True, amsgrad=False, beta1=self.beta1, beta2=self.beta2, lr=self.lr, weight_decay=self.weight_decay,
             eps=self.eps, maximize=False,
         )  # fmt: skip
+
+    def scale(self, factor: float) -> None:
+        """Use this multiple of the learning rate from now on."""
+        self.lr = self.base_lr * factor
 
     def _part(self) -> None:
         """Give every replica a step count of its own."""
@@ -116,7 +121,8 @@ class StackedSGD:
         momentum: float = 0.0,
         nesterov: bool = False,
     ):
-        self.lr, self.weight_decay, self.momentum, self.nesterov = lr, weight_decay, momentum, nesterov
+        self.lr = self.base_lr = lr
+        self.weight_decay, self.momentum, self.nesterov = weight_decay, momentum, nesterov
         self.count = count
         self.velocity = torch.zeros(count, size if momentum else 0, dtype=dtype, device=device)
 
@@ -149,6 +155,10 @@ class StackedSGD:
         gradient = gradient.add(theta, alpha=self.weight_decay)
         velocity.mul_(self.momentum).add_(gradient)
         theta.sub_(gradient, alpha=self.lr).sub_(velocity, alpha=self.lr * self.momentum)
+
+    def scale(self, factor: float) -> None:
+        """Use this multiple of the learning rate from now on."""
+        self.lr = self.base_lr * factor
 
     def reset(self, rows: Sequence[int]) -> None:
         """Forget the state of these replicas."""
@@ -205,6 +215,11 @@ class Grouped:
             theta[:, columns] = part
             for mine, moment in zip(own.moments, self.moments, strict=True):
                 moment[:, columns] = mine
+
+    def scale(self, factor: float) -> None:
+        """Use this multiple of all learning rates from now on."""
+        for optimizer in (self.whole, *(own for _, own in self._parts)):
+            optimizer.scale(factor)
 
     def reset(self, rows: Sequence[int]) -> None:
         """Reset the state of these replicas."""

@@ -39,6 +39,7 @@ class Trainer:
         optimizer: starts the clients' optimizer, unless the method has its own (:meth:`Algorithm.optimizer`).
         replay: replay steps of all replicas as CUDA graphs, for methods whose steps allow it.
         replay_reports: also replay the trained models' scores and the reports.
+        clip_gradient: largest L2 norm of a replica's gradient; None means no clipping.
     """
 
     carried: ClassVar[tuple[str, ...]] = ("model", "layout", "batch", "evaluation", "optimizer", "trip", "_done")  # by a checkpoint
@@ -62,10 +63,11 @@ class Trainer:
         optimizer: Callable[[int, int, float, float, torch.dtype, torch.device], Any] = StackedAdam,
         replay: bool = False,
         replay_reports: bool = False,
+        clip_gradient: float | None = None,
     ):
         self.replay, self.replay_reports = replay, replay_reports
         self._replays, self._reporting = Replays(batch.device), False
-        self.batch_nodes = batch_nodes
+        self.batch_nodes, self.clip_gradient, self.rate = batch_nodes, clip_gradient, 1.0
         self._epochs: WeakKeyDictionary[Batch, Epochs] = WeakKeyDictionary()
         self.algorithm, self.model, self.layout = algorithm, model, layout
         self.batch, self.evaluation, self.score = batch, evaluation, score
@@ -94,6 +96,11 @@ class Trainer:
             raise UserError(f"frozen: the model has no parameter {unknown[0]}; it has {', '.join(self.layout.shapes)}")
         rates = {**self.model.rates, **dict.fromkeys(frozen, Rates(0.0, 0.0))}
         return grouped(make, self.layout, self.lr, self.weight_decay, rates)
+
+    def set_rate(self, factor: float) -> None:
+        """Train with this multiple of the learning rate from now on."""
+        self.rate = factor
+        self.optimizer.scale(factor)
 
     def remodel(self, model: Network, layout: ParameterLayout) -> None:
         """Train this network from now on, with new optimizers."""
@@ -185,7 +192,9 @@ class Trainer:
 
     def _begin(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, losses: bool) -> Trips:
         trained.copy_(received)
-        trips = Trips(rows, self.part(self.batch, rows), self.model, self.layout, received, trained, steps=self.local_epochs)
+        trips = Trips(
+            rows, self.part(self.batch, rows), self.model, self.layout, received, trained, steps=self.local_epochs, lr=self.lr * self.rate
+        )
         if self.algorithm.trains and self.reset_optimizer:
             self.optimizer.reset(rows)
         if self.algorithm.trains and losses and self.joint is None:
@@ -281,6 +290,8 @@ class Trainer:
             self.layout.view(flat, name).zero_()
         flat = self.algorithm.correct_gradient(step, flat)
         check_shape("correct_gradient()", flat, dict(zip("kP", step.theta.shape, strict=True)), "k P")
+        if self.clip_gradient is not None:
+            flat.mul_((self.clip_gradient / flat.norm(dim=1, keepdim=True)).clamp(max=1))
         # A client without training nodes has no loss: it returns what it received.
         counts = step.batch.num_train
         able = None if counts.all() else np.flatnonzero(counts).tolist()

@@ -70,6 +70,7 @@ class Trips:
         steps: gradient steps that each client took, ``[k, 1]`` where they differ.
         train_loss: ``[k]``, mean cross-entropy of every client's training nodes in the trip's last local epoch, before each step and
             in training mode (with dropout); where it was asked for and clients train.
+        lr: learning rate of the trips.
     """
 
     rows: tuple[int, ...]
@@ -83,6 +84,7 @@ class Trips:
     reports: dict[str, Float[Tensor, "k ..."]] = field(default_factory=dict)
     steps: int | Int[Tensor, "k 1"] = 1
     train_loss: Float[Tensor, " k"] | None = None
+    lr: float = 0.0
 
     @cached_property
     def output(self) -> Output:

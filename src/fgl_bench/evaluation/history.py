@@ -244,7 +244,7 @@ class Outcome:
     """The result of a simulation: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
 
     ``models`` are the saved parameters by name. Some methods add costs per seed by name, bytes between clients ``[S, C, C]``, and
-    a final state of the clients by name, ``[S, C, ...]``.
+    a final state of the clients by name, ``[S, C, ...]``. ``unseen`` are the scores of unseen clients, by seed.
     """
 
     histories: list[History]
@@ -254,6 +254,7 @@ class Outcome:
     exchanged: Int[np.ndarray, "S C C"] | None = None
     final_state: dict[str, Float[np.ndarray, "S C ..."]] = field(default_factory=dict)
     models: dict[str, np.ndarray] = field(default_factory=dict)
+    unseen: list[dict[str, Any]] = field(default_factory=list)
 
 
 def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:

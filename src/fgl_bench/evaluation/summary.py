@@ -102,8 +102,8 @@ def selected_scores(
             chosen, clients, counts = of_seed[number], np.arange(len(history.sizes)), history.sizes[:, 1] > 0
             test = np.where(chosen >= 0, history.each(model)[chosen, clients, 1], np.nan)
             sizes = history.sizes[:, 1] if w is None else np.where(counts, w, 0)
-            means["weighted"].append(_mean(test, sizes))
-            means["macro"].append(_mean(test, counts))
+            means["weighted"].append(mean_of(test, sizes))
+            means["macro"].append(mean_of(test, counts))
         scores[selection] = {average: {**spread(each), "per_seed": or_none(each)} for average, each in means.items()}
     return scores
 
@@ -116,7 +116,7 @@ def chosen_points(history: History, model: str, weights: Float[np.ndarray, " C"]
     return federation, np.where(history.sizes[:, 0] == 0, federation, client)
 
 
-def _mean(scores: np.ndarray, sizes: np.ndarray) -> float:
+def mean_of(scores: np.ndarray, sizes: np.ndarray) -> float:
     """Return the mean of ``scores [C]`` weighted by ``sizes [C]``; NaN if a counted client has no score, or if no client counts."""
     used = sizes > 0
     return float((scores[used] * sizes[used]).sum() / sizes[used].sum()) if used.any() else float("nan")

@@ -37,7 +37,7 @@ def write_predictions(
     """
     found: list[Arrays] = []
     path.unlink(missing_ok=True)
-    for (seed, metric, each), score in zip(predicted(cfg, folder, model), scores, strict=False):
+    for (seed, metric, each), score in zip(arrays_of_seeds(cfg, folder, model), scores, strict=False):
         again = score_of(each) if each else None
         if score is None or again is None or abs(again - score) > TOLERANCE[metric]:
             say(f"predictions are not stored: the saved models of seed {seed} score {again}, the run {score}")
@@ -50,37 +50,33 @@ def write_predictions(
         write_bytes(path, buffer.getvalue())
 
 
-def predicted(cfg: DictConfig, folder: Path, model: str) -> Iterator[tuple[int, str, Arrays]]:
+def read_predictions(path: Path, scores: Sequence[float | None], metric: str) -> bytes:
+    """Return the content of a stored file.
+
+    Raises:
+        ValueError: it is damaged, or does not give ``scores``, of the test seeds.
+    """
+    content = path.read_bytes()
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    sizes, again = arrays.pop("sizes", np.zeros((0, 0), dtype=np.int64)), []
+    ends = np.cumsum(sizes.sum(1))
+    if len(sizes) != len(scores) or any(value.shape != (ends[-1],) for value in arrays.values()) or "nodes" not in arrays:
+        raise ValueError(f"{path.name}: predictions are not of {len(scores)} seeds")
+    for size, end in zip(sizes, ends, strict=True):
+        again.append(score_of({name: value[end - size.sum() : end] for name, value in arrays.items()} | {"sizes": size}))
+    if any(one is None or two is None or abs(one - two) > TOLERANCE[metric] for one, two in zip(again, scores, strict=True)):
+        raise ValueError(f"{path.name}: predictions do not give the scores of the cell")
+    return content
+
+
+def arrays_of_seeds(cfg: DictConfig, folder: Path, model: str) -> Iterator[tuple[int, str, Arrays]]:
     """Yield seed, metric and arrays of the seeds of a run; no arrays if its models do not fit the network; nothing for pooled clients."""
-    import torch
+    from fgl_bench.runner.predictions import predicted
 
-    from fgl_bench.algorithms.powers import federated
-    from fgl_bench.data.pooling import Pooled
-    from fgl_bench.results.saved_models import load_models
-    from fgl_bench.runner.build import simulation
-    from fgl_bench.runner.memory import network
-    from fgl_bench.runner.run import prepare
-    from fgl_bench.runner.spec import resolve
-
-    spec, device, models = resolve(cfg), torch.device("cpu"), load_models(folder)
-    for federation in prepare(spec):
-        own = federated(spec.fresh_algorithm(), [federation])
-        if isinstance(own[0], Pooled):
-            return
-        what = (spec.settings, own, network(spec, own, device), spec.fresh_algorithm(), device, spec.rounds, spec.trips)
-        trainer = simulation(*what, None, spec.scenario.drops_uploads, spec.optimizer).trainer
-        batch, shapes, saved = trainer.evaluation, trainer.layout.shapes, models.get(federation.seed, {})
-        parameters = {name: torch.zeros(batch.size, *shape, dtype=batch.dtype) for name, shape in shapes.items()}
-        each = [saved.get(client, {}).get(model, {}) for client in range(batch.size)]
-        if any({name: tuple(value.shape) for name, value in one.items()} != dict(shapes) for one in each):
-            yield federation.seed, federation.metric, {}
-            continue
-        for client, one in enumerate(each):
-            for name, value in one.items():
-                parameters[name][client] = value
-        with torch.no_grad():
-            logits = trainer.algorithm.predict(trainer.model, parameters, batch, trainer.model.first(parameters, batch))
-        yield federation.seed, federation.metric, arrays_of(logits.numpy(), batch.test.numpy(), batch.labels.numpy(), federation.metric)
+    for federation, batch, logits, _ in predicted(cfg, folder, model):
+        metric = federation.metric
+        yield federation.seed, metric, {} if logits is None else arrays_of(logits, batch.test.numpy(), batch.labels.numpy(), metric)
 
 
 def arrays_of(logits: np.ndarray, test: np.ndarray, labels: np.ndarray, metric: str) -> dict[str, np.ndarray]:

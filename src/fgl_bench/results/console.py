@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from fgl_bench.errors import printable
 from fgl_bench.results import render
-from fgl_bench.results.scored import COMMON, score_trained, selected, shares, warning
+from fgl_bench.results.scored import COMMON, of_task, score_trained, selected, shares, warning
 
 NARROW = 80
 
@@ -43,6 +43,7 @@ SCORED = {
     "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
     "never": "trained models are not scored (split.score_trained=never);",
 }
+HARDSHIPS = ("lr_schedule", "noise", "attack", "aggregator", "privacy")  # groups that are named if they are not the default
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
 
@@ -53,7 +54,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     Args:
         selection, average: the test score to show, see :func:`fgl_bench.evaluation.summary.selected_scores`.
     """
-    from fgl_bench.results.statistics import wide  # imports numpy; read-only commands do not
+    from fgl_bench.results.statistics import guarantee, wide  # imports numpy; read-only commands do not
 
     seeds, when = len(summary["seeds"]), score_trained(summary)
     rows, halves, diverged = [], [], summary.get("diverged")
@@ -75,14 +76,16 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         parts = [([row[:count] for row in rows], scored), ([[row[0], *row[count:]] for row in rows], ["trips to", *aims])]
         body = "\n\n".join(tabulate(part, headers=headers, disable_numparse=True) for part, headers in parts)
     head = (
-        f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
+        f"{summary['algorithm']} on {summary['dataset']}{of_task(summary)}, {summary['split']} split, {summary['num_clients']} clients, "
         f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
+        + "".join(f", {key}={summary[key]}" for key in HARDSHIPS if key in summary)
     )
     moved, spent = summary["bytes"], summary["seconds"]
     trips = summary["client_trips"]["total"]
     busiest = f", {amount(moved['busiest'])} through the busiest client" if "busiest" in moved else ""
-    without = max(summary.get("unscored_clients", {}).get("test", [0]))
-    why = ", or of one class only" if summary["metric"] == "auc" else ""
+    malicious = max(map(len, summary.get("malicious_clients", [[]])))
+    without = max(summary.get("unscored_clients", {}).get("test", [0])) - malicious
+    why = ", or one of a single class" if summary["metric"] == "auc" else ""
     lines = [
         head,
         body,
@@ -93,12 +96,25 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *wide(halves),
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
-        *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
+        *([f"{malicious} of {summary['num_clients']} clients are malicious and count in no mean;"] if malicious else []),
+        *([unseen_line(summary["unseen"])] if "unseen" in summary else []),
+        *([f"trained for {', '.join(map(str, summary['rounds_trained']))} rounds (by seed);"] if "rounds_trained" in summary else []),
+        *([f"{guarantee(summary['privacy_spent'])};"] if "privacy_spent" in summary else []),
+        *([f"{without} client(s) have an empty test set{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
         f"{trips} client trips per seed, {amount(moved['upload'])} up and {amount(moved['download'])} down per seed{busiest};",
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",
     ]
     return "\n".join(lines)
+
+
+def unseen_line(unseen: dict) -> str:
+    """Return the scores of the clients that were left out of training."""
+    received, tuned = (percent(unseen[kind]) for kind in ("received", "fine_tuned"))
+    return (
+        f"{len(unseen['clients'][0])} unseen clients after the last round: received model {received}, "
+        f"after {unseen['epochs']} epochs of fine-tuning {tuned};"
+    )
 
 
 def show(summary: dict, folder: Path, again: bool, selection: str = "federation", average: str = "weighted") -> None:

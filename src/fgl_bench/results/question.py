@@ -126,10 +126,13 @@ def parts(text: str) -> list[str]:
     return [part.strip() for part in pieces] if text.strip() else []
 
 
+INNER = ("scenario.sparsity", "scenario.noise", "scenario.attack")
+
+
 def canonical(key: str) -> str:
-    """Return the canonical key: ``sparsity`` for ``scenario/sparsity``, dots instead of slashes."""
+    """Return the canonical key: ``sparsity`` for ``scenario/sparsity`` (so of other groups in ``scenario``), dots instead of slashes."""
     key = key.strip().replace("/", ".")
-    return "sparsity" if key == "scenario.sparsity" else key
+    return key.removeprefix("scenario.") if key in INNER else key
 
 
 def as_text(value: Any) -> str:

@@ -14,7 +14,7 @@ from fgl_bench.results.compare import Block, Compared, column_label, label
 from fgl_bench.results.frame import Result, folder_of, read_runs
 from fgl_bench.results.question import BOTH, Question, Words, is_number, question
 from fgl_bench.results.scored import MARK
-from fgl_bench.results.statistics import FEW, LEVEL, wide
+from fgl_bench.results.statistics import FEW, LEVEL, guarantee, wide
 from fgl_bench.results.sweeps import choose_in
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class ResultTable(Compared):
                 if score is not None:
                     run = self.chosen.runs[position]
                     line |= {"metric": question.metric or run.summary["metric"], "mean": score.mean, "ci95": score.half, "std": score.std}
+                    line |= {"epsilon": spent["epsilon"], "delta": spent["delta"]} if (spent := run.summary.get("privacy_spent")) else {}
                     line["seeds"] = " ".join(map(str, score.per_seed))
                     line["per_seed"] = " ".join("" if each is None else str(each) for each in score.per_seed.values())
                     line |= {"best": bool(test and test.best), "not_different": bool(test and (test.best or test.alike))}
@@ -191,6 +192,11 @@ def notes(table: Compared, form: str) -> list[str]:
         sentences.append(f"{MARK} models of some clients diverged.")
     if any(not score.complete for score in scores):
         sentences.append("(n/m): only n of m seeds have a value; the mean is theirs and competes with no other.")
+    private: dict[str, list[str]] = {}
+    for (row, column), run in table.chosen.runs.items():
+        if spent := run.summary.get("privacy_spent"):
+            private.setdefault(guarantee(spent), []).append(f"{label(row)} {label(column)}".strip())
+    sentences += [f"{', '.join(names)}: {words}." for words, names in private.items()]
     if table.chosen.superseded:
         sentences.append(f"{table.chosen.superseded} run(s) of an earlier version of a class or of data are left out.")
     return sentences

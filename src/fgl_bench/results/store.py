@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_bench.config.identity import BEFORE, CORRECTED, canonical_names, corrections
+from fgl_bench.config.identity import CORRECTED, canonical_names, corrections, without_later
 from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.results.scored import score_trained
@@ -53,7 +53,7 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
     known = masked_config({key: value for key, value in config.items() if key not in PRESENTATION})  # stored unencrypted
     named = {key: canonical_names(value) for key, value in known.items()}
     named |= {key: value for key, value in AFTERWARDS.items() if key in named}
-    chosen = {key: value for key, value in named.items() if value not in ({}, BEFORE.get(key))}
+    chosen = {key: value for key, value in without_later(named).items() if value != {}}
     content = {"code": code_sums(chosen) | corrections(chosen), "data": dict(data or {})}
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.compose import as_command
-from fgl_bench.config.groups import COMMAND
+from fgl_bench.config.groups import COMMAND, ROLES
 from fgl_bench.config.values import plain, shown
 from fgl_bench.config.wording import explain
 from fgl_bench.data.datasets.base import Dataset
@@ -35,7 +35,7 @@ def run(
     *,
     task: str | Task | None = None,
     split: str | Split | None = None,
-    model: str | Backbone | None = None,
+    model: str | list[str] | Backbone | None = None,
     optimizer: str | Optimizer | None = None,
     scenario: str | None = None,
     experiment: str | None = None,
@@ -54,11 +54,12 @@ def run(
     Args:
         dataset: the name of a choice, an object of a class of your own, or a graph of your own.
         algorithm: runs in the scenario that its choice names; an object in the first one whose base it derives from.
+        model: of all clients; a list of names is dealt over the clients (see docs/models.md).
         experiment: a paper's setting, such as ``"fedgta/table3"``.
         config_dir: a folder with groups of your own.
         progress: whether to draw a bar on stderr.
         settings: top-level keys (``num_clients=10``), keys of groups after two underscores (``algorithm__mu=0.1``), and choices of
-            groups below groups (``scenario__sparsity="label"``).
+            groups below groups (``scenario__sparsity="label"``, ``scenario__noise="label"``).
 
     Raises:
         UserError: something cannot be run; the message names the key and what is allowed.
@@ -87,6 +88,8 @@ def run(
         >>> run("fedavg", clique, dataset__name="clique", **small).scores()["dataset"][0]
         'clique'
     """
+    if isinstance(model, list) and all(isinstance(name, str) for name in model):
+        model = f"[{','.join(model)}]"
     choices = {"algorithm": algorithm, "task": task, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
     own_graph = None
@@ -108,7 +111,7 @@ def run(
         key = name.replace("__", ".")
         if key.partition(".")[0] in objects:
             raise UserError(f"{name}: {key.partition('.')[0]} is an object here; give it the value")
-        overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
+        overrides.append(f"{key.replace('.', '/')}={value}" if key in ROLES else f"{key}={shown(value)}")
     try:
         with within_python(), as_command(overrides, [Path(config_dir)] if config_dir is not None else [], objects) as cfg:
             options = place(cfg, objects)

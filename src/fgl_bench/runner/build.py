@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,13 +13,18 @@ from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, repla
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import LabeledNodes, reducible
+from fgl_bench.data.pooling import Pooled
+from fgl_bench.engine.aggregators import Aggregator, Mean
+from fgl_bench.engine.attacks import Attack, Forgery
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.schedules import Constant, Schedule
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.metrics import OF_TWO_CLASSES, scores, scoring
+from fgl_bench.models._mixed import Mixed
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
@@ -41,6 +47,9 @@ def simulation(
     drops_uploads: bool = False,
     optimizer: Optimizer = DEFAULT,
     shard: Shard = ALONE,
+    attack: Attack | None = None,
+    aggregator: Aggregator | None = None,
+    schedule: Schedule | None = None,
 ) -> Simulation:
     """Everything a scenario needs to run these federations (seeds) together.
 
@@ -49,6 +58,9 @@ def simulation(
         drops_uploads: the scenario's property of this name.
         optimizer: of the clients.
         shard: the clients that this worker trains; of the others it needs no graphs.
+        attack: of the federations' malicious clients; None means none.
+        aggregator: of the server; None means the method's own mean.
+        schedule: of the clients' learning rate; None means a constant one.
     """
     dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
     stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
@@ -58,9 +70,13 @@ def simulation(
     alone = vars(type(algorithm)).get("labeled_only", False) and model.rows_suffice and not model.drops
     reduced = same and alone and reducible(held)
     batch = stacked([LabeledNodes.of(client) for client in held] if reduced else held)
-    evaluation = batch if same else stacked([client for f in federations for client in f.clients[shard.own]])
+    whole = [client for f in federations for client in f.clients[shard.own]]
+    joined = model.normalizes or isinstance(federations[0], Pooled)  # statistics are of training examples, members' scores by position
+    evaluation = batch if same else stacked(whole if joined else [client.held_out for client in whole])
     batch.per_federation = evaluation.per_federation = clients if shard.alone else None
     model = algorithm.backbone(model)
+    if isinstance(model, Mixed):
+        model = model.deal(seeds, clients, shard.own, federations[0].num_features, federations[0].num_classes)
     if settings.batch_nodes is not None and model.needs_neighbors:  # the method's wrapper around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
@@ -105,6 +121,7 @@ def simulation(
         reset_optimizer=settings.opt_state == "reset",
         chunk=chunk,
         batch_nodes=settings.batch_nodes,
+        clip_gradient=settings.clip_gradient,
         optimizer=optimizer.start,
         replay=settings.cuda_graphs and replays_steps(algorithm),
         replay_reports=settings.cuda_graphs and replays_reports(algorithm),
@@ -123,16 +140,25 @@ def simulation(
         stands_for=participants(settings.participation, members) if pooled else 1,
         metrics=len(reported(settings, federations[0])),
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
+        forge=forgery(attack, federations, setting) if attack is not None and not pooled else None,
+        aggregator=None if isinstance(aggregator, Mean) else aggregator,
+        rate=None if schedule is None or isinstance(schedule, Constant) else partial(schedule.factor, rounds=rounds),
         score_trained=federations[0].score_trained if isinstance(federations[0], ServerFederation) else None,
     )
 
 
+def forgery(attack: Attack, federations: Sequence[Federation], setting: Setting) -> Forgery | None:
+    """What replaces the models of malicious clients; None if they upload what they trained."""
+    malicious = np.array([np.isin(np.arange(f.num_clients), f.malicious) for f in federations])
+    return Forgery(attack, malicious, setting.streams("attack"), setting.shard) if attack.forges and malicious.any() else None
+
+
 def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int, dtype: torch.dtype) -> Tensor:
-    """The common initial model of every seed, ``[B, P]``."""
+    """The initial models ``[B, P]``, common to all clients of a seed that have the same backbone."""
     rows = []
-    for seed in seeds:
-        generator = torch.Generator().manual_seed(derive_seed(seed, "initial"))
-        rows.append(layout.pack(model.init_parameters(layout, generator)).to(dtype).expand(clients, -1))
+    for s, seed in enumerate(seeds):
+        make = partial(torch.Generator().manual_seed, derive_seed(seed, "initial"))
+        rows.append(model.initial(layout, make, range(s * clients, (s + 1) * clients)).to(dtype))
     return torch.cat(rows)
 
 

@@ -70,4 +70,5 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
         None if first.exchanged is None else np.concatenate([outcome.exchanged for outcome in outcomes if outcome.exchanged is not None]),
         {name: np.concatenate([outcome.final_state[name] for outcome in outcomes]) for name in first.final_state},
         {name: value for outcome in outcomes for name, value in outcome.models.items()},
+        [each for outcome in outcomes for each in outcome.unseen],
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,11 +23,13 @@ from fgl_bench.results.callbacks import Callbacks, Send
 from fgl_bench.runner.build import simulation
 from fgl_bench.runner.checkpoints import CheckpointCallback, Checkpoints
 from fgl_bench.runner.devices import joined
+from fgl_bench.runner.early_stopping import EarlyStopping
 from fgl_bench.runner.memory import Plan, chunks, network, out_of_memory
 from fgl_bench.runner.reporter import Counts, Reporter, history, node_counts
 from fgl_bench.runner.selected_models import SelectedModels
 from fgl_bench.runner.share import own_part
 from fgl_bench.runner.spec import RunSpec
+from fgl_bench.runner.unseen import UnseenClients
 from fgl_bench.runner.workers import side_by_side
 from fgl_bench.scenarios.simulation import Simulation, StepCallback
 from fgl_bench.utils.allocator import keep_freed_memory
@@ -120,6 +123,8 @@ class Program:
         saved = SelectedModels(spec.settings.selection if keep == "best" else None, counts, self.weights)
         callbacks: list[StepCallback] = [Reporter(self.callbacks, send, counts, self.weights)]
         callbacks += [saved] if keep != "none" else []
+        unseen = UnseenClients(spec, self.federations, self.model, self.device, replicas)
+        callbacks += [unseen] if unseen.federations else []
         with ExitStack() as stack:
             if self.checkpoints is None:
                 sim = self.simulation(replicas)
@@ -129,19 +134,22 @@ class Program:
                 callbacks.append(checkpoint)
             sim.callbacks = callbacks
             stack.callback(setattr, sim, "callbacks", ())  # a checkpoint's refers to the simulation
+            if spec.settings.patience is not None:  # seeds are trained one by one
+                sim.ends = EarlyStopping(spec.settings.patience, counts[0], None if self.weights is None else self.weights[0])
             spec.scenario.run(sim)
-            return outcome_of(sim, counts, {} if keep == "none" else saved.parameters(sim))
+            return outcome_of(sim, counts, {} if keep == "none" else saved.parameters(sim), unseen.scores)
 
     def simulation(self, replicas: int | None) -> Simulation:
         """A simulation that has not run yet."""
         spec = self.spec
         what = (spec.settings, self.federations, self.model, spec.fresh_algorithm(), self.device, spec.rounds, spec.trips)
-        sim = simulation(*what, replicas, spec.scenario.drops_uploads, spec.optimizer, self.shard)
+        how = (replicas, spec.scenario.drops_uploads, spec.optimizer, self.shard, spec.attack, spec.server_rule, spec.schedule)
+        sim = simulation(*what, *how)
         sim.models = None if spec.settings.keep_models == "none" else {}
         return sim
 
 
-def outcome_of(sim: Simulation, counts: Sequence[Counts], models: dict[str, np.ndarray]) -> Outcome:
+def outcome_of(sim: Simulation, counts: Sequence[Counts], models: dict[str, np.ndarray], unseen: list[dict[str, Any]]) -> Outcome:
     """The outcome of a finished simulation, on the host."""
     logs, spent = (sim.log.read(), sim.losses.read()), sim.cost_history
     return Outcome(
@@ -155,4 +163,5 @@ def outcome_of(sim: Simulation, counts: Sequence[Counts], models: dict[str, np.n
         sim.exchanged,
         {name: values.cpu().numpy() for name, values in sim.final_state.items()},
         models,
+        unseen,
     )

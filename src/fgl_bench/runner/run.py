@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from fgl_bench.config.pairing import suited
 from fgl_bench.data.federation import MORE_TRAINING_NODES, Federation, build_federations
 from fgl_bench.data.raw import data_root
+from fgl_bench.data.unseen import leave_out
 from fgl_bench.results.callbacks import Callback, Callbacks, PointCallback
 from fgl_bench.results.progress import ProgressBar
 from fgl_bench.results.store import superseded
@@ -116,11 +117,11 @@ def checkpoints_of(spec: RunSpec, store: RunStore, share: Share) -> Checkpoints 
 
 
 def untrained(spec: RunSpec, facts: Facts) -> str | None:
-    """A note about clients without a training node; None if there are none."""
+    """A note about clients with an empty training set; None if there are none."""
     if not max(facts.untrained):
         return None
     counts, why = ", ".join(map(str, facts.untrained)), f"; {MORE_TRAINING_NODES}" * (spec.split.masks == "client")
-    return f"note: of {spec.settings.num_clients} clients {counts} (by seed) have no training node{why}"
+    return f"note: of {spec.settings.num_clients} clients {counts} (by seed) have an empty training set{why}"
 
 
 def say(note: str | None) -> None:
@@ -134,17 +135,20 @@ def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federatio
     settings, on_disk = spec.settings, spec.settings.out_of_core
     if on_disk == "auto":
         on_disk = 3 * spec.dataset.feature_bytes() > (settings.memory_budget_gb or available_bytes(torch.device("cpu")) / 1e9) * 1e9
-    return build_federations(
+    federations = build_federations(
         spec.dataset,
         spec.split,
         spec.sparsity,
-        num_clients=settings.num_clients,
+        num_clients=spec.num_clients,
         seeds=list(settings.seeds if seeds is None else seeds),
         data_dir=settings.data_dir,
         cache_dir=settings.cache_dir,
         out_of_core=on_disk,
         labeling=spec.task,
+        noise=spec.noise,
     )
+    unseen = spec.num_clients - settings.num_clients
+    return [spec.attack.compromise(leave_out(federation, unseen)) for federation in federations]
 
 
 def federations_of(cfg: DictConfig) -> list[Federation]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from fgl_bench.config.choices import NAMED
 from fgl_bench.config.groups import ROLES, check_role, label
 from fgl_bench.config.pairing import paired, suited
 from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
@@ -61,7 +62,7 @@ def check_configuration(cfg: DictConfig) -> None:
 
 def checked_names(cfg: DictConfig) -> dict[str, str]:
     """The name of each group's choice in results; raises UserError if it is not a valid folder name."""
-    names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
+    names = {group: label(cfg, group) for group in NAMED}
     for group, name in names.items():
         check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
     return names
@@ -95,11 +96,15 @@ def validate(cfg: DictConfig) -> RunSpec:
     if not isinstance(classes["algorithm"], type):  # a function that creates a method
         check_scenario(cfg, type(spec.algorithm))
     check_task(spec)
+    check_backbones(spec)
     check_batch_nodes(spec)
     with suited(names["algorithm"], spec.algorithm.pairing, spec.overrides):
         spec.algorithm.check_choices(spec.model, spec.split)
     check_buffer(cfg)
     check_optimizer(spec)
+    check_server(spec)
+    check_training(spec)
+    check_unseen(spec)
     return spec
 
 
@@ -159,6 +164,63 @@ def check_optimizer(spec: RunSpec) -> None:
         raise UserError(f"optimizer={names['optimizer']}: algorithm={names['algorithm']} has its own, {own}; leave optimizer=adam")
 
 
+def check_server(spec: RunSpec) -> None:
+    """Attacks on uploads and rules of aggregation need a server that receives the uploads; raises UserError."""
+    from fgl_bench.algorithms.base import Peers, SemiAsyncServer, ServerRounds
+
+    names, contract = spec.names, getattr(spec.scenario, "contract", None)
+    attack = f"scenario/attack={names['scenario/attack']}"
+    if spec.attack.forges and contract is Peers:
+        raise UserError(f"{attack}: is an attack on a server, and scenario={names['scenario']} has none; use label_flip")
+    if spec.attack.colludes and contract is SemiAsyncServer:
+        raise UserError(
+            f"{attack}: malicious clients know the uploads of their round, and scenario=semi_async has no rounds; use sign_flip"
+        )
+    for group, default in {"aggregator": "mean", "privacy": "none"}.items():
+        if names[group] != default and contract is not ServerRounds:
+            raise UserError(f"{group}={names[group]}: scenario={names['scenario']} has no rounds of a server; use {default}")
+    if names["privacy"] != "none" and names["aggregator"] != "mean":
+        raise UserError(f"privacy={names['privacy']}: its noise is made for a mean; use aggregator=mean")
+    spec.privacy.check_installed()
+
+
+def check_training(spec: RunSpec) -> None:
+    """patience, lr_schedule and clip_gradient need rounds and the trainer's own steps; raises UserError."""
+    from fgl_bench.algorithms.base import Algorithm
+    from fgl_bench.engine.hooks import JointTraining
+    from fgl_bench.scenarios.base import Rounds
+
+    names, settings, joint = spec.names, spec.settings, isinstance(spec.algorithm, JointTraining)
+    schedule = f"lr_schedule={names['lr_schedule']}" if names["lr_schedule"] != "constant" else ""
+    clip = f"clip_gradient={settings.clip_gradient:g}" if settings.clip_gradient is not None else ""
+    patience = f"patience={settings.patience}" if settings.patience is not None else ""
+    if (schedule or patience) and not isinstance(spec.scenario, Rounds):
+        raise UserError(f"{schedule or patience}: scenario={names['scenario']} has no rounds; use sync or decentralized")
+    if schedule and settings.cuda_graphs:
+        raise UserError(f"{schedule}: CUDA graphs repeat steps with one learning rate; use cuda_graphs=false")
+    own = joint or type(spec.algorithm).optimizer is not Algorithm.optimizer
+    if (schedule and own) or (clip and joint):
+        raise UserError(f"{schedule or clip}: the clients of algorithm={names['algorithm']} take steps of their own; leave it out")
+
+
+def check_unseen(spec: RunSpec) -> None:
+    """Unseen clients need a model of a server that a client without a history can use; raises UserError."""
+    from fgl_bench.algorithms.base import Algorithm, ServerRounds
+    from fgl_bench.algorithms.powers import Federating, JointTraining, Regraphing, Staging, TrainedScore
+
+    share, names, method = spec.settings.unseen_clients, spec.names, spec.algorithm
+    if spec.num_clients == spec.settings.num_clients:
+        return
+    if getattr(spec.scenario, "contract", None) is not ServerRounds:
+        raise UserError(f"unseen_clients={share}: scenario={names['scenario']} has no server whose model they could receive; use sync")
+    if spec.split.test != "clients":
+        raise UserError(f"unseen_clients={share}: clients are scored on test nodes of their own; use split.test=clients")
+    special = isinstance(method, Federating | JointTraining | Regraphing | Staging | TrainedScore)
+    if special or type(method).predict is not Algorithm.predict or method.backbone(spec.model) is not spec.model:
+        why = "needs more than the backbone's parameters, which a client outside of training lacks"
+        raise UserError(f"unseen_clients={share}: a model of algorithm={names['algorithm']} {why}; use another method")
+
+
 def check_server_test(cfg: DictConfig, scenario: Any) -> None:
     """A server with validation and test nodes needs a scenario of rounds, after which it scores its model; raises UserError."""
     if OmegaConf.select(cfg, "split.test") == "server":
@@ -168,14 +230,16 @@ def check_server_test(cfg: DictConfig, scenario: Any) -> None:
             raise UserError(f"split.test=server: scenario={label(cfg, 'scenario')} has no rounds after which a server scores; use sync")
 
 
-def check_model(model: DictConfig) -> None:
+def check_model(model: DictConfig, path: str = "model") -> None:
     """Check the ranges of common backbone keys, by name; raises UserError."""
     for key, value in model.items():
         name = str(key)
-        if name.endswith("dropout") and isinstance(value, int | float):
-            require(0 <= value <= 1, f"model.{name}", value, "between 0 and 1")
+        if isinstance(value, DictConfig):  # one of several backbones
+            check_model(value, f"{path}.{name}")
+        elif name.endswith("dropout") and isinstance(value, int | float):
+            require(0 <= value <= 1, f"{path}.{name}", value, "between 0 and 1")
         elif name in LEAST and isinstance(value, int):
-            require(value >= LEAST[name], f"model.{name}", value, f"an integer of at least {LEAST[name]}")
+            require(value >= LEAST[name], f"{path}.{name}", value, f"an integer of at least {LEAST[name]}")
 
 
 def check_task(spec: RunSpec) -> None:
@@ -196,6 +260,24 @@ def check_task(spec: RunSpec) -> None:
             f"split={names['split']}: clients have their own input and output layers, which needs {needs}; use algorithm=fedavg"
         )
     task.check(spec.split, spec.sparsity, spec.settings.out_of_core)
+    if task.name != "node" and names["scenario/noise"] != "none":
+        raise UserError(f"scenario/noise={names['scenario/noise']}: is defined for task=node only, not for task={task.name}; use none")
+
+
+def check_backbones(spec: RunSpec) -> None:
+    """Clients with backbones of their own need a method in which no model travels; raises UserError."""
+    from fgl_bench.algorithms.local import Alone
+    from fgl_bench.algorithms.powers import Federating
+    from fgl_bench.models._mixed import Mixed
+
+    names = spec.names
+    if not isinstance(spec.model, Mixed):
+        return
+    if not isinstance(spec.algorithm, Alone) or isinstance(spec.algorithm, Federating):
+        needs = f"algorithm={names['algorithm']} needs one backbone for all clients"
+        raise UserError(f"model={names['model']}: {needs}; use a method in which no model travels, such as algorithm=fedproto")
+    if spec.split.test == "server":
+        raise UserError(f"model={names['model']}: there is no one model for split.test=server to score; use split.test=clients")
 
 
 def check_batch_nodes(spec: RunSpec) -> None:

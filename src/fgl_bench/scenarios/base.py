@@ -125,10 +125,14 @@ class Rounds(Stragglers):
         schedules, everybody = self.schedules(sim), torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
         state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, each, method.trains)
 
-        for number in (number for number in sim.numbers if number >= state.number):
-            chosen = self._draw(sim.setting.seeds, number, count, clients)
+        for number in (number for number in sim.numbers if state.number <= number < sim.end):
+            if sim.ends is not None and sim.ends(sim, state):
+                sim.end = number + 1
+            chosen = self.draw(sim.setting.seeds, number, count, clients)
             who = Participants(chosen, self._wait(schedules, state.clock, chosen, number), everybody)
             self._replace(sim, state, number, who)
+            if sim.rate is not None:
+                sim.trainer.set_rate(sim.rate(number))
             trips = self._train(sim, state, number, who)
             self._record(sim, state, number, trips)
             done = self._collect(sim, state, number, who, trips)
@@ -139,15 +143,15 @@ class Rounds(Stragglers):
             del trips, done  # the models before the aggregation; the next round needs the memory
             sim.step_end(state)
 
-        state.received_at[sim.rounds] = sim.score(state.received)
+        state.received_at[sim.end] = sim.score(state.received)
         state.trained_at.setdefault(0, state.received_at[0])  # in case there was no round
-        state.scored.append(sim.rounds)
+        state.scored.append(sim.end)
         sim.train_end(state)
         final = method.final_state(sim.trainer.finished(state.trained)) if isinstance(method, FinalState) else {}
         sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in final.items()}
         sim.points = state.points([0] * seeds, self.transferred(sim, state.scored, count))
 
-    def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
+    def draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
         """The ``count`` participants of a round, ``[S, C]`` bool."""
         chosen = np.ones((len(seeds), clients), dtype=bool)
         if count < clients:
@@ -203,7 +207,7 @@ class Rounds(Stragglers):
                 start = sim.scored(cast(Tensor, trips.received_score), None, trips.received)
                 state.received_at[number] = _moved(state.last, trips.rows, start)
         always = sim.score_trained in (None, "every")
-        scored = always or (sim.score_trained == "final" and number + 1 == sim.rounds)
+        scored = always or (sim.score_trained == "final" and number + 1 == sim.end)
         if number == 0:  # clients that have not trained yet have the initial model
             state.last = state.received_at[0]
             state.trained_at[0] = state.last if always else unscored
@@ -225,7 +229,8 @@ class Rounds(Stragglers):
         for name, value in trips.reports.items():
             state.reports[name] = (own if name in method.own_reports else who).update(state.reports.get(name), value)
         received, trained = trips.received, trips.trained
-        uploads = method.upload(own.rows, received, trained) if own.rows else trained  # a worker may have no participant
+        sent = trained if sim.forge is None else sim.forge(own.rows, received, trained, number)
+        uploads = method.upload(own.rows, received, sent) if own.rows else sent  # a worker may have no participant
         check_shape("upload()", uploads, {"k": len(trained), "P": trained.shape[1]}, "k P")
         check_like("upload()", uploads, trained)
         if uploads is not trained or state.uploads is not None:
@@ -245,7 +250,7 @@ class Rounds(Stragglers):
 def due(sim: Simulation, number: int) -> bool:
     """Return True if there is an evaluation point after ``number`` rounds."""
     trips = participants(sim.participation, sim.setting.num_clients) * sim.stands_for  # a round
-    return number % max(1, -(-sim.eval_every // trips)) == 0 or number == sim.rounds
+    return number % max(1, -(-sim.eval_every // trips)) == 0 or number == sim.end
 
 
 def _moved(positions: np.ndarray, rows: Sequence[int], start: int) -> np.ndarray:

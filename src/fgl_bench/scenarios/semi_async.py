@@ -115,7 +115,7 @@ class _Loop(EventState):
         self.clients, self.first = clients, s * clients
         self.buffer = self.algorithm.buffer_size()
         self.up, self.down, self.pushed = self.algorithm.traffic().bytes
-        self.plain_uploads = not overrides(self.algorithm.upload, Algorithm.upload)
+        self.plain_uploads = not overrides(self.algorithm.upload, Algorithm.upload) and sim.forge is None
         self.plain_starts = not overrides(self.algorithm.begin, SemiAsyncServer.begin)
         initial = sim.initial[self.first]
         remembered = clients if self.algorithm.keeps_uploads else 0
@@ -250,8 +250,10 @@ class _Loop(EventState):
                 models.keep(self.server.uploads[client], row)
                 return self.server.uploads[client]
             return models.rows[row].clone()  # the next trip overwrites it while it waits in the buffer
-        received = cast(torch.Tensor, models.received)
-        upload = method.upload((row,), received[row : row + 1], models.trained[row : row + 1])
+        received, trained = cast(torch.Tensor, models.received), models.trained[row : row + 1]
+        if self.sim.forge is not None:
+            trained = self.sim.forge((row,), received[row : row + 1], trained, int(self.ended[client]))
+        upload = method.upload((row,), received[row : row + 1], trained)
         check_shape("upload()", upload, {"k": 1, "P": received.shape[1]}, "k P")
         return upload[0].clone() if shares_memory(upload, received, models.trained) else upload[0]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, ServerRounds, Setting
 from fgl_bench.algorithms.powers import Spending
+from fgl_bench.engine.aggregators import Aggregator
+from fgl_bench.engine.attacks import Forgery
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
@@ -75,6 +77,11 @@ class Simulation:
         models: of every scored model of this worker's clients, by its position in the log, the replica (of S * C), the layout and a copy
             ``[P]``, until somebody removes what is not needed; None where none are kept.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
+        forge: replaces the models of malicious clients before they are uploaded; None without an attack on uploads.
+        aggregator: makes the server's model of the uploads; None takes the method's own mean.
+        rate: factor of the learning rate in every round; None means 1.
+        ends: whether the round that begins is the last one; None means that all ``rounds`` are run.
+        end: number of the rounds that are run, as far as is known.
         score_trained: evaluation points at which all trained models are scored on the servers' graphs, ``every``, ``final`` or ``never``;
             None where clients score theirs in every trip.
     """
@@ -101,11 +108,16 @@ class Simulation:
     final_state: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
     models: dict[int, tuple[int, ParameterLayout, Tensor]] | None = None
+    forge: Forgery | None = None
+    aggregator: Aggregator | None = None
     score_trained: str | None = None
+    rate: Callable[[int], float] | None = None
+    ends: Callable[[Simulation, ScenarioState], bool] | None = None
     numbers: Sequence[int] = field(init=False)
+    end: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.numbers = range(self.rounds)
+        self.numbers, self.end = range(self.rounds), self.rounds
         self.losses.reserve(1, torch.float64, self.initial.device)
 
     def scored(self, scores: Tensor, replicas: Sequence[int] | None, models: Tensor) -> int:

@@ -61,7 +61,7 @@ class TripModels:
 
     Attributes:
         trained: ``[B, P]``, the result of every replica's last computed trip.
-        received: ``[B, P]``, the models that these started from, where the method makes uploads of them; else None.
+        received: ``[B, P]``, the models that these started from, where uploads are made of them; else None.
         rows: the rows ``[P]`` of ``trained``.
         pending: ``[S, C]``, trips that have begun but are not computed yet.
         received_at, trained_at: ``[s][c]``, log positions of the models that each trip started from and ended with.
@@ -71,7 +71,8 @@ class TripModels:
     def __init__(self, sim: Simulation):
         self.sim = sim
         self.trained = sim.initial.clone()
-        self.received = sim.initial.clone() if overrides(sim.algorithm.upload, Algorithm.upload) else None
+        made = overrides(sim.algorithm.upload, Algorithm.upload) or sim.forge is not None
+        self.received = sim.initial.clone() if made else None
         self.rows = list(self.trained.unbind())
         # A buffer for the models of some trips: tensors of changing sizes would fragment the memory.
         self.scratch = self.trained.new_empty(2, *self.trained.shape)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
 from fgl_bench.results.compare import Compared
 from fgl_bench.results.question import short
 from fgl_bench.utils.files import home
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OPTIONS = ("out", "format", "style", "width", "side", "x")
 FORMATS = ("pdf", "svg", "png")
@@ -33,7 +38,8 @@ def plot(
     """Draw the runs of a table and write the figure; returns the written files.
 
     Args:
-        kind: ``curves``, ``bars``, ``ranks``, ``pareto`` (cost against score) or ``clients``.
+        kind: ``curves``, ``bars``, ``lines`` (score against a number in the columns), ``ranks``, ``pareto`` (cost against
+            score) or ``clients``.
         out: file name without an extension, or with that of the only format.
         format: file extensions, joined by commas.
         style: a matplotlib style name or file, applied after the package's style.
@@ -45,18 +51,31 @@ def plot(
         UserError: an argument is wrong.
     """
     from fgl_bench.results.plots.kinds import KINDS
-    from fgl_bench.results.plots.style import save_all, styled
 
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
-    stem, endings = target(out, format)
     inches = size(width, len(table.chosen.columns) > 1 and kind != "ranks")
     abreast = number(side, inches)
     axes = AXES.get(kind, ())
     if x and x not in axes:
         raise UserError(f"x={short(x)}: {kind} take {'one of ' if axes else 'no x='}{', '.join(axes)}")
+    return save(lambda: KINDS[kind](table, inches, abreast, **({"x": x} if x else {})), out, format, style)
+
+
+def save(draw: Callable[[], Figure], out: str | Path, format: str = ",".join(FORMATS), style: str = "") -> list[Path]:
+    """Draw a figure in a style and write it; returns the written files.
+
+    Args:
+        out, format, style: as for :func:`plot`.
+
+    Raises:
+        UserError: an argument is wrong, or the file cannot be written.
+    """
+    from fgl_bench.results.plots.style import save_all, styled
+
+    stem, endings = target(out, format)
     with styled(style):
-        figure = KINDS[kind](table, inches, abreast, **({"x": x} if x else {}))
+        figure = draw()
         try:
             return save_all(figure, stem, endings)
         except OSError as error:

@@ -17,10 +17,11 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Values
 from fgl_bench.results.compare import Block, Compared, column_label, heading, label
 from fgl_bench.results.frame import Result
-from fgl_bench.results.plots.figures import draw_tradeoff, ranks_figure
+from fgl_bench.results.plots.figures import draw_ranks, draw_tradeoff
 from fgl_bench.results.plots.style import (
     COLORS,
     LETTER,
+    MARKS,
     RECEIVED,
     TRAINED,
     columns_of_legend,
@@ -31,6 +32,7 @@ from fgl_bench.results.plots.style import (
     points,
 )
 from fgl_bench.results.provenance import on_cpu
+from fgl_bench.results.question import is_number
 from fgl_bench.results.thinned import curve
 
 ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB transferred per seed", 1e9)}
@@ -157,6 +159,29 @@ def bars(table: Compared, width: float, side: int) -> Figure:
     return figure
 
 
+def lines(table: Compared, width: float, side: int) -> Figure:
+    """Draw scores with 95 % intervals against the key of the columns, whose values are numbers: a line per row, a panel per kind of model.
+
+    Raises:
+        UserError: the columns are of several keys, or their values are no numbers.
+    """
+    keys, columns, rows = table.question.cols, table.chosen.columns, table.chosen.rows
+    if len(keys) != 1 or not all(is_number(text) for (text,) in columns):
+        raise UserError("lines need one key with numbers in cols=, such as cols=scenario.attack.fraction")
+    figure, axes = grid(len(table.blocks), width, side, 1.9)
+    for axis, block in zip(axes, table.blocks, strict=True):
+        for number, row in enumerate(rows):
+            scores = {float(column[0]): block.scores[row, column] for column in columns if (row, column) in block.scores}
+            drawn = {x: score for x, score in scores.items() if score.mean is not None}
+            means, halves = [score.mean or 0.0 for score in drawn.values()], [score.half or 0.0 for score in drawn.values()]
+            style: dict[str, Any] = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "elinewidth": 0.7, "capsize": 1.5}
+            axis.errorbar(list(drawn), means, yerr=halves, label=label(row), **style, **line_style(number))
+        axis.set_title(f"{block.model} model" if len(axes) > 1 else "")
+    name_axes(axes, side, keys[0], unit(table))
+    legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
+    return figure
+
+
 def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
     """Label the horizontal axis below the lowest panels, and rows and the vertical axis at the first panel of each line."""
     shape = -(-len(axes) // side), min(side, len(axes))
@@ -173,13 +198,11 @@ def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
 
 
 def ranks(table: Compared, width: float, side: int) -> Figure:
-    """Draw average ranks with their critical difference, one diagram per kind of model."""
+    """Draw average ranks with their intervals, one panel per kind of model."""
     ranked = [(block, block.ranks) for block in table.blocks if block.ranks is not None]
     if not ranked:
         raise UserError("ranks need at least two rows, and two columns in which all of them have a run and a score; give more cols=")
-    tests = ["" if each.friedman is None else f", Friedman p = {each.friedman:.2g}" for _, each in ranked]
-    titles = [f"{block.model} model, {each.columns} columns{test}" for (block, each), test in zip(ranked, tests, strict=True)]
-    return ranks_figure([(each, title) for (_, each), title in zip(ranked, titles, strict=True)], width)
+    return draw_ranks([(each, f"{block.model} model, {each.columns} columns") for block, each in ranked], width)
 
 
 def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
@@ -225,7 +248,7 @@ def clients(table: Compared, width: float, side: int) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(4))
     own = heading([run.summary["metric"] for run in table.chosen.runs.values()], None)
     of = f", {table.blocks[0].model} model" if len(table.blocks) == 1 else ""
-    name_axes(axes, side, f"{own} of a client{of}")
+    name_axes(axes, side, f"{own} of a client{table.task}{of}")
     return figure
 
 
@@ -237,4 +260,6 @@ def scored_clients(run: Result, model: str) -> Iterator[float]:
     yield from (score for seed in per_client for score in seed if score is not None)
 
 
-KINDS: dict[str, Callable[..., Figure]] = {"curves": curves, "bars": bars, "ranks": ranks, "pareto": costs, "clients": clients}
+KINDS: dict[str, Callable[..., Figure]] = {
+    "curves": curves, "bars": bars, "lines": lines, "ranks": ranks, "pareto": costs, "clients": clients,
+}  # fmt: skip

@@ -1,0 +1,156 @@
+"""Predictions of the saved models of a run, and what follows from them: embeddings, scores of classes, confusion matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.powers import federated
+from fgl_bench.data.federation import ServerFederation
+from fgl_bench.data.graph import Federation
+from fgl_bench.data.pooling import Pooled
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.errors import UserError, require_choice
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.results.frame import Result
+from fgl_bench.results.saved_models import load_models
+from fgl_bench.runner.build import simulation
+from fgl_bench.runner.memory import network
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import resolve
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class Predicted(NamedTuple):
+    """The saved models of one seed on the graphs that are scored.
+
+    Attributes:
+        logits: ``[C, n, Y]``; None if the saved models do not fit the network.
+        hidden: ``[C, n, h]``, the representation before the last layer; None if the method does not predict by the network alone.
+    """
+
+    federation: Federation
+    batch: Batch
+    logits: np.ndarray | None
+    hidden: np.ndarray | None
+
+
+def predicted(cfg: DictConfig, folder: Path, model: str) -> Iterator[Predicted]:
+    """Yield the seeds of a run with saved models; nothing for pooled clients.
+
+    Args:
+        cfg: configuration of the run.
+        model: ``received`` or ``trained``.
+    """
+    spec, device, models = resolve(cfg), torch.device("cpu"), load_models(folder)
+    for federation in prepare(spec):
+        own = federated(spec.fresh_algorithm(), [federation])
+        if isinstance(own[0], Pooled):
+            return
+        what = (spec.settings, own, network(spec, own, device), spec.fresh_algorithm(), device, spec.rounds, spec.trips)
+        trainer = simulation(*what, None, spec.scenario.drops_uploads, spec.optimizer).trainer
+        batch, shapes, saved = trainer.evaluation, trainer.layout.shapes, models.get(federation.seed, {})
+        parameters = {name: torch.zeros(batch.size, *shape, dtype=batch.dtype) for name, shape in shapes.items()}
+        each = [saved.get(client, {}).get(model, {}) for client in range(batch.size)]
+        if any({name: tuple(value.shape) for name, value in one.items()} != dict(shapes) for one in each):
+            yield Predicted(own[0], batch, None, None)
+            continue
+        for client, one in enumerate(each):
+            for name, value in one.items():
+                parameters[name][client] = value
+        with torch.no_grad():
+            first = trainer.model.first(parameters, batch)
+            logits = trainer.algorithm.predict(trainer.model, parameters, batch, first)
+            plain = type(trainer.algorithm).predict is Algorithm.predict
+            hidden = trainer.model.forward(parameters, batch, first, no_dropout).hidden.numpy() if plain else None
+        yield Predicted(own[0], batch, logits.numpy(), hidden)
+
+
+def of_run(result: Result, model: str) -> Iterator[tuple[Predicted, np.ndarray]]:
+    """Yield the seeds of a run, each with its logits.
+
+    Raises:
+        UserError: the run has no saved models, or predicts otherwise than by a client's model for one class per node of its own.
+    """
+    require_choice("model", model, MODELS)
+    seeds = list(predicted(OmegaConf.load(result.folder / "config.yaml"), result.folder, model))  # type: ignore[arg-type]
+    if not seeds or isinstance(seeds[0].federation, ServerFederation) or seeds[0].federation.clients[0].labels.ndim > 1:
+        raise UserError(f"{result.folder}: predictions need clients with test nodes and one class per node")
+    for seed in seeds:
+        if seed.logits is None:
+            raise UserError(f"{result.folder}: the saved models do not fit the configured network; the method changes it during the run")
+        yield seed, seed.logits
+
+
+def predictions(result: Result, model: str = "trained") -> DataFrame:
+    """Return one row per seed, client and example (node) of a run with saved models (``keep_models=best`` or ``final``).
+
+    Columns are ``seed``, ``client``, ``node`` (its number in the whole graph), ``part`` (``train``, ``val``, ``test`` or ``none``),
+    ``label`` and ``predicted``. Examples without a label have label -1.
+
+    Args:
+        model: ``received`` or ``trained``.
+
+    Raises:
+        UserError: the run has no saved models, or they do not predict one class per node of a client.
+    """
+    import pandas as pd
+
+    frames = []
+    for seed, logits in of_run(result, model):
+        for number, client in enumerate(seed.federation.clients):
+            ids = client.example_ids
+            part = np.select([client.train, client.val, client.test], ["train", "val", "test"], "none")
+            columns: dict[str, Any] = {"seed": seed.federation.seed, "client": number, "node": ids, "part": part}
+            frames.append(pd.DataFrame({**columns, "label": client.labels, "predicted": logits[number, : len(ids)].argmax(-1)}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def embeddings(result: Result, model: str = "trained") -> np.ndarray:
+    """Return the representations before the last layer, ``[rows, h]`` in the order of :func:`predictions`.
+
+    Raises:
+        UserError: as :func:`predictions`; or the method does not predict by the network alone.
+    """
+    rows = []
+    for seed, _ in of_run(result, model):
+        if seed.hidden is None:
+            raise UserError(f"{result.folder}: {result.summary['algorithm']} does not predict by the network alone; it has no embeddings")
+        rows += [seed.hidden[number, : len(client.example_ids)] for number, client in enumerate(seed.federation.clients)]
+    return np.concatenate(rows)
+
+
+def confusion_matrix(result: Result, model: str = "trained") -> DataFrame:
+    """Return the numbers of test examples by ``label`` (row) and ``predicted`` class (column), over all clients and seeds.
+
+    Raises:
+        UserError: as :func:`predictions`.
+    """
+    import pandas as pd
+
+    test = predictions(result, model).query("part == 'test'")
+    classes = range(result.summary["graph"]["classes"])
+    return pd.crosstab(test["label"], test["predicted"]).reindex(index=classes, columns=classes, fill_value=0)
+
+
+def class_scores(result: Result, model: str = "trained") -> DataFrame:
+    """Return ``precision``, ``recall``, ``f1`` and ``support`` of every class from :func:`confusion_matrix`; 0 where a ratio is 0 / 0.
+
+    Raises:
+        UserError: as :func:`predictions`.
+    """
+    import pandas as pd
+
+    counts = confusion_matrix(result, model)
+    right, support, answers = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    scores = {"precision": right / answers, "recall": right / support, "f1": 2 * right / (support + answers)}
+    return pd.DataFrame(scores).fillna(0.0).assign(support=support).rename_axis("label")

@@ -1,0 +1,87 @@
+"""Predictions of saved models: they give the run's scores, and scikit-learn's class scores and confusion matrix."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix as counted
+from sklearn.metrics import precision_recall_fscore_support
+
+import fgl_bench
+from fgl_bench import UserError, class_scores, confusion_matrix, embeddings, predictions
+
+TINY = {"dataset__num_nodes": 200, "dataset__num_edges": 500, "num_clients": 4, "rounds": 4, "seeds": [0, 2], "lr": 0.05}
+
+
+def made(folder, method="fedavg", **more):
+    return fgl_bench.run(method, "csbm", results_dir=folder, **{**TINY, "keep_models": "best", **more})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.mark.parametrize("model", ["received", "trained"])
+def test_predictions_give_the_scores_of_the_run(run, model):
+    rows = predictions(run, model)
+    assert list(rows.columns) == ["seed", "client", "node", "part", "label", "predicted"]
+    assert rows.groupby("seed")["node"].nunique().tolist() == [200, 200]
+    test = rows[rows["part"] == "test"]
+    right = (test["label"] == test["predicted"]).groupby(test["seed"]).mean()
+    assert right.tolist() == pytest.approx(run.summary["test"][model]["per_seed"])
+    by_client = (test["label"] == test["predicted"]).groupby([test["seed"], test["client"]]).mean()
+    assert by_client[0].tolist() == pytest.approx(run.summary["test"][model]["per_client"][0])
+
+
+def test_class_scores_and_the_matrix_are_those_of_scikit_learn(run):
+    test = predictions(run).query("part == 'test'")
+    classes = list(range(run.summary["graph"]["classes"]))
+    assert np.array_equal(confusion_matrix(run), counted(test["label"], test["predicted"], labels=classes))
+    expected = precision_recall_fscore_support(test["label"], test["predicted"], labels=classes, zero_division=0)
+    for name, values in zip(("precision", "recall", "f1", "support"), expected, strict=True):
+        assert class_scores(run)[name].tolist() == pytest.approx(values.tolist())
+
+
+def test_embeddings_are_those_that_the_last_layer_reads(tmp_path):
+    run = made(tmp_path, model="mlp")
+    rows, hidden = predictions(run), embeddings(run)
+    assert hidden.shape == (len(rows), run.summary["config"]["model"]["hidden"])
+    last = fgl_bench.load_models(run.folder)[2][1]["trained"]
+    mine = ((rows["seed"] == 2) & (rows["client"] == 1)).to_numpy()
+    logits = hidden[mine] @ last["linear1.weight"].numpy() + last["linear1.bias"].numpy()
+    assert np.array_equal(logits.argmax(1), rows["predicted"][mine])
+
+
+def test_methods_with_their_own_way_to_predict(tmp_path):
+    run = made(tmp_path, "fed_pub")
+    test = predictions(run).query("part == 'test'")
+    assert (test["label"] == test["predicted"]).groupby(test["seed"]).mean().tolist() == pytest.approx(
+        run.summary["test"]["trained"]["per_seed"]
+    )
+    with pytest.raises(UserError, match="fed_pub does not predict by the network alone"):
+        embeddings(run)
+
+
+def test_what_cannot_be_predicted_is_one_line(tmp_path):
+    with pytest.raises(UserError, match="this run has no saved models; repeat it with keep_models=final"):
+        predictions(made(tmp_path, keep_models="none"))
+    with pytest.raises(UserError, match="predictions need clients with test nodes and one class per node"):
+        predictions(made(tmp_path, split="iid_server"))
+    with pytest.raises(UserError, match="model=both: must be one of received, trained"):
+        predictions(made(tmp_path), "both")
+
+
+def test_the_command_draws_the_matrix(run, tmp_path):
+    def command(*words):
+        line = [sys.executable, "-m", "fgl_bench", "plot", "confusion", *map(str, words)]
+        return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
+
+    done = command(run.folder, "model_of=received", "out=matrix.svg")
+    assert done.returncode == 0 and "received model, test nodes" in (tmp_path / "matrix.svg").read_text(encoding="utf-8"), done.stderr
+    for words, message in (((), "plot confusion of which run?"), ((run.folder, "model_of=all"), "model=all: must be one of")):
+        wrong = command(*words)
+        assert wrong.returncode != 0 and message in wrong.stderr and "Traceback" not in wrong.stderr
