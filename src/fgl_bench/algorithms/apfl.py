@@ -32,7 +32,8 @@ class APFL(TwoModels):
     Resolutions: the mixture's w is the client's current one, in the first step the received model; the paper's algorithm does not say how
     a new global model enters the mixture. The authors' code mixes logits instead of parameters, adds 0.02 alpha to the gradient of
     alpha, and changes alpha in the first step of a trip only, which is the default here. Steps of v_i and w use the benchmark's optimizer;
-    those of alpha are plain gradient descent. The average is weighted by size (``agg_weight=uniform``: the paper's).
+    those of alpha are plain gradient descent with the run's lr, without its schedule. The average is weighted by size
+    (``agg_weight=uniform``: the paper's).
 
     Attributes:
         alpha: initial alpha_i.
