@@ -50,7 +50,7 @@ def cross_checks() -> dict[str, str]:
     for path in sorted((config_folder().parent / "results" / "cross_check").glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                [method] = re.findall(r"\balgorithm=(\w+)", row["command"])
+                method = next(iter(re.findall(r"\balgorithm=(\w+)", row["command"])), "fedavg")  # the default
                 if not row["method"].startswith(method):
                     continue  # a backbone's check
                 code = "its authors' code" if method.startswith(path.stem) else OTHER_CODE.get(path.stem, f"the code of {path.stem}")
