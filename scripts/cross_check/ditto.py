@@ -36,7 +36,7 @@ MATCHED: dict[str, dict[str, Any]] = {
         "config": {"alpha": 0.5},
         "evaluated": "received",
         "rounds": 30,
-        "remark": "As above, with the received model.",
+        "remark": "The first step of a round is taken at the mixture with the received model.",
     },
 }
 
