@@ -41,6 +41,8 @@ def test_clients_download_the_last_global_model_once_more_and_nothing_else():
     """Three rounds of five clients both ways, then five downloads."""
     history = run(FedAvgFinetune(3, "head", 1)).histories[0]
     assert (history.upload[-1], history.download[-1]) == (15 * 4 * MODEL_SCALARS, 20 * 4 * MODEL_SCALARS)
+    history = run(FedAvgFinetune(0, "all", 1)).histories[0]
+    assert (history.upload[-1], history.download[-1]) == (0, 0), "the initial model is nobody's message"
 
 
 def test_an_untuned_part_stays_as_in_the_global_model():
