@@ -31,6 +31,7 @@ DEFAULTS = {
     "agg_weight": "train",
     "local_epochs": 1,
     "batch_nodes": None,
+    "clip_gradient": None,
     "lr": 0.01,
     "weight_decay": 5e-4,
     "opt_state": "persist",

@@ -174,7 +174,7 @@ def test_method_chooses_its_scenario_and_the_command_line_wins() -> None:
 
 @given(st.integers(1, 60), st.floats(0.01, 1), st.integers(1, 3000))
 def test_rounds_and_trips_derive_each_other(clients: int, participation: float, amount: int) -> None:
-    cfg = OmegaConf.create({"num_clients": clients, "participation": participation, "rounds": None, "trips": amount})
+    cfg = OmegaConf.create({"num_clients": clients, "participation": participation, "rounds": None, "trips": amount, "unseen_clients": 0.0})
     each = participants(participation, clients)
     assert 1 <= each <= clients
     rounds, trips = resolve_budget(cfg)
