@@ -23,7 +23,7 @@ def assert_follows(
     count = max(1, round(participation * clients))
     compared = 0
     for s, federation in enumerate(federations):
-        chosen = [np.flatnonzero(scenario._draw([federation.seed], t, count, clients)[0]).tolist() for t in range(rounds)]
+        chosen = [np.flatnonzero(scenario.draw([federation.seed], t, count, clients)[0]).tolist() for t in range(rounds)]
         if count == clients:
             chosen = None
         kept = {"chosen": chosen, "optimizer": optimizers[1], **settings}

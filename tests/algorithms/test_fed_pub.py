@@ -102,7 +102,7 @@ def test_without_masks_terms_and_sharpness_it_is_the_uniform_average(model):
 def test_who_has_not_taken_part_yet_receives_the_average_by_size():
     made = method()
     result = run(made, participation=0.4, rounds=1)
-    arrived = torch.from_numpy(synchronous()._draw([0, 1], 0, 2, 5))
+    arrived = torch.from_numpy(synchronous().draw([0, 1], 0, 2, 5))
     made.seen.zero_()
     mixing = made.mix({"embedding": torch.rand(2, 5, 4, dtype=torch.float64)}, arrived)
     assert mixing.receivers.all(), "nobody else has ever received"

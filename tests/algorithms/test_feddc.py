@@ -62,7 +62,7 @@ def test_a_drift_is_the_sum_of_its_clients_moves_and_states_are_averaged(partici
     for number, state in enumerate(states):
         here = state["arrived"]
         for s in (0, 1):
-            took_part = range(6) if participation == 1 else synchronous()._draw([s], number, 3, 6)[0].nonzero()[0]
+            took_part = range(6) if participation == 1 else synchronous().draw([s], number, 3, 6)[0].nonzero()[0]
             for i in took_part:
                 received, trained = next(trips[s * 6 + i])
                 moved[s, i] += (trained - received) * here[s, i]

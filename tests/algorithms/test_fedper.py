@@ -47,7 +47,7 @@ def test_everybody_receives_the_average_base_and_keeps_the_head_it_trained(model
         weights, latest = result.sim.setting.weights[s], [result.sim.initial[s * clients + i] for i in range(clients)]
         average, trips = result.named(result.sim.initial[s * clients]), [iter(result.trips[s * clients + i]) for i in range(clients)]
         for number in range(5):
-            chosen = synchronous()._draw([s], number, present, clients)[0] if present < clients else [True] * clients
+            chosen = synchronous().draw([s], number, present, clients)[0] if present < clients else [True] * clients
             share = normalize(weights, torch.tensor(chosen))
             done = {i: next(trips[i]) for i in range(clients) if chosen[i]}
             for i, (received, trained) in done.items():
