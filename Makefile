@@ -82,7 +82,7 @@ reproduce-tables: $(READY) ## run what the papers' tables lack, then write resul
 
 # Comma-separated DATASETS and METHODS narrow what is made; JOBS, HOURS and DEVICE say how; ARGS="--list" shows the plan cell by cell.
 leaderboard: $(READY) ## make what the leaderboard lacks, the cheap cells first (see docs/leaderboard.md)
-	$(PY) scripts/leaderboard.py $(if $(COLUMNS),--columns $(COLUMNS)) $(if $(METHODS),--methods $(METHODS)) \
+	$(PY) scripts/leaderboard.py $(if $(TASK),--task $(TASK)) $(if $(COLUMNS),--columns $(COLUMNS)) $(if $(METHODS),--methods $(METHODS)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 figures: $(DEV) ## draw the papers' figures from the runs and cells into results/figures

@@ -18,10 +18,11 @@ from pathlib import Path
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import RUNS
-from fgl_bench.leaderboard.protocol import FILE, read_protocol
+from fgl_bench.leaderboard.protocol import FILES, read_protocol
 from fgl_bench.leaderboard.record import current, read_records
 from fgl_bench.leaderboard.remaining import Cells, plan
 from fgl_bench.results.estimates import duration, read_rates
+from fgl_bench.results.scored import DEFAULT_TASK
 from fgl_bench.utils.files import remove_leftovers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,8 +41,9 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")
     result.add_argument("--device", default="auto")
-    result.add_argument("--results", type=Path, default=ROOT / "results" / "leaderboard" / "v2", help="folder of the cells")
-    result.add_argument("--protocol", type=Path, default=FILE, help="another protocol")
+    result.add_argument("--task", choices=FILES, default=DEFAULT_TASK, help="the leaderboard of this task")
+    result.add_argument("--results", type=Path, help="folder of the cells; default: that of the protocol in results/leaderboard")
+    result.add_argument("--protocol", type=Path, help="another protocol")
     result.add_argument("--list", action="store_true", help="show the plan, cell by cell, and stop")
     return result
 
@@ -63,10 +65,13 @@ def memory(jobs: int) -> list[str]:
 
 def make(options: argparse.Namespace) -> int:
     """Make the cells; returns the exit status: 0, 1 if a cell failed, 130 after Ctrl-C."""
-    protocol, folder = read_protocol(options.protocol), options.results.resolve()
+    file = options.protocol or FILES[options.task]
+    protocol = read_protocol(file)
+    folder = (options.results or ROOT / "results" / "leaderboard" / protocol.folder).resolve()
     columns, entries = protocol.narrowed(options.columns, options.methods)
     _, others = current(read_records(folder), protocol)
-    work = plan(protocol, columns, entries, folder, read_rates(ROOT / "results" / "rates.csv"))
+    own_rates = folder / "rates.csv"
+    work = plan(protocol, columns, entries, folder, read_rates(own_rates if own_rates.is_file() else ROOT / "results" / "rates.csv"))
     later = [] if options.slowest else [each for each in work if protocol.later(each[0].entry, each[0].column)]
     work = work[::-1] if options.slowest else work[: len(work) - len(later)]
     done = len(columns) * len(entries) - len(work) - len(later)
@@ -87,7 +92,7 @@ def make(options: argparse.Namespace) -> int:
     where = [f"device={options.device}", f"threads={threads}", *memory(options.jobs)]
     where += [f"data_dir={shown(options.data_dir)}"] if options.data_dir else []
     until = time.time() + 3600 * (options.hours or 1e6)
-    cells = Cells(waiting=work, jobs=options.jobs, protocol=options.protocol.resolve(), folder=folder, until=until, where=where)
+    cells = Cells(waiting=work, jobs=options.jobs, protocol=file.resolve(), folder=folder, until=until, where=where)
     remove_leftovers(RUNS, folder)  # of processes that were killed
     cells.make()
     for (cell, _), reason in cells.failures:

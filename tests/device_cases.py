@@ -31,8 +31,9 @@ SMALL = [
     "memory_budget_gb=20",
 ]  # fmt: skip
 QUICK = {  # what makes a method's run short
-    "adafgl": "algorithm.federated_rounds=1",
+    **dict.fromkeys(("adafgl", "fedavg_finetune", "fedbabu"), "algorithm.federated_rounds=1"),
     "fedtad": "algorithm.outer=1 algorithm.generator_steps=1 algorithm.student_steps=1 algorithm.pseudo_nodes=12",
+    "fedtgp": "algorithm.server_epochs=2",
     "fedsage_plus": "algorithm.gen_rounds=1 algorithm.gen_hidden=[16] algorithm.latent=8",
     **dict.fromkeys(("fedaas", "fedaas2"), "algorithm.batches=4 algorithm.interval=2"),
     **dict.fromkeys(("fedgraph", "graphfed", "fedall", "fedaas1", "fedlocal", "fedpns"), "algorithm.batches=3"),
@@ -81,6 +82,8 @@ VARIANTS = {
     "fedssa detached": "algorithm=fedssa algorithm.encoder=detached",
     **{f"{name} graphs": f"algorithm={name} rounds=7 cuda_graphs=true" for name in ("fedavg", "fedgta", "fedssa", "fednova")},
     "fediih graphs": "algorithm=fediih algorithm.elbo_weight=1 algorithm.inference=learned model.iterations=2 rounds=7 cuda_graphs=true",
+    "fedproto own backbones": "algorithm=fedproto model=gcn+gat+graphsage participation=0.5 local_epochs=2",
+    "fedproto own backbones graphs": "algorithm=fedproto model=gcn+gat+graphsage algorithm.prediction=prototypes rounds=7 cuda_graphs=true",
     "fedssa half graphs": "algorithm=fedssa participation=0.5 rounds=7 cuda_graphs=true",
     "fedaas v2 sparse": "algorithm=fedaas model.version=v2 model.heads=2 dataset.num_features=300 dataset.words_per_node=6",
 }

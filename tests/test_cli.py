@@ -38,7 +38,7 @@ def test_help_names_every_choice_and_every_key(tmp_path: Path) -> None:
     keys = re.findall(r"^(\w+):", (ROOT / "conf/config.yaml").read_text(encoding="utf-8"), flags=re.MULTILINE)
     for key in set(keys) - {"defaults", "hydra"}:
         assert re.search(rf"^  {key} +\w", result.stdout, flags=re.MULTILINE), f"{key} has no comment in conf/config.yaml"
-    assert max(map(len, result.stdout.splitlines())) <= 120
+    assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 def test_help_lists_choices_of_a_folder_of_one_s_own(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,8 +14,10 @@ import pytest
 from scipy import stats
 
 from fgl_bench.config.compose import as_command
+from fgl_bench.results.saved_models import write_models
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import resolve
+from tests.small_graph_sets import of_graphs, of_pairs
 
 FOLDER = Path(__file__).parents[1] / "scripts" / "cross_check"
 TINY = ["dataset=csbm", "dataset.num_nodes=120", "dataset.num_edges=300", "num_clients=3", "rounds=2", "agg_weight=nodes", "threads=1"]
@@ -48,6 +51,44 @@ def test_other_code_is_given_every_client_as_it_is_and_our_weights(compare, tmp_
     initial = loaded(tmp_path / "initial.npz")
     assert initial["conv0.weight"].shape == (federation.num_features, 64)
     assert np.abs(initial["conv0.weight"]).max() > 0
+
+
+def test_other_code_is_given_graphs_and_pairs(compare, tmp_path):
+    driving = importlib.import_module("driving")
+    for task, federation in (("graph", of_graphs()), ("link", of_pairs())):
+        nodes = sum(client.num_nodes for client in federation.clients)
+        with as_command([f"task={task}", "seeds=[0]", "dtype=float64"]) as cfg:
+            compare.export(resolve(cfg), replace(federation, notes={"nodes": nodes}), tmp_path)
+        assert loaded(tmp_path / "initial.npz")["conv0.weight"].dtype == np.float64
+        for i, client in enumerate(federation.clients):
+            given = loaded(tmp_path / f"client_{i}.npz")
+            for name, value in (("y", client.labels), ("train", client.train), ("val", client.val), ("test", client.test)):
+                np.testing.assert_array_equal(given[name], value)
+            np.testing.assert_array_equal(given["edge_index"], client.edges)
+            if task == "link":
+                np.testing.assert_array_equal(given["pairs"], client.pairs)
+                continue
+            whole, masks = driving.graphs(tmp_path, i)
+            assert [int(each.y) for each in whole] == client.labels.tolist() and masks["val"].tolist() == client.val.tolist()
+            starts = np.searchsorted(client.graph, np.arange(len(whole)))
+            for start, each in zip(starts, whole, strict=True):
+                np.testing.assert_array_equal(each.x.numpy(), client.features[start : start + each.num_nodes])
+            edges = np.concatenate([each.edge_index.numpy() + start for start, each in zip(starts, whole, strict=True)], 1)
+            assert {tuple(edge) for edge in edges.T.tolist()} == {tuple(edge) for edge in client.edges.T.tolist()}
+
+
+def test_weights_and_clusters_of_both_are_compared(compare, tmp_path):
+    weights = {"head.weight": np.arange(6.0).reshape(3, 2)}
+    stored = {f"0/{i}/trained/head.weight": weights["head.weight"][i] for i in range(3)}
+    write_models(tmp_path, stored, "final")
+    ours = SimpleNamespace(folder=tmp_path)
+    assert compare.weights_differ(ours, weights) == 0
+    assert compare.weights_differ(ours, {"head.weight": weights["head.weight"] + [[0, 0], [0, 0], [0, 0.25]]}) == 0.25
+    both, split = np.full((1, 1, 3), 1 / 3), np.array([[[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]])
+    np.savez(tmp_path / "mixing.npz", trips_3=both, trips_6=both, trips_12=split, trips_9=split)
+    assert compare.compared_clusters(ours, [[0, 0, 0], [0, 0, 0], [1, 0, 1], [1, 0, 1]]) == "3: 0,2|1"
+    assert compare.compared_clusters(ours, [[0, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 1]]) == "3: 0,2|1 / 3: 0,1|2"
+    assert compare.compared_clusters(ours, [[0, 0, 0]] * 4) == "3: 0,2|1 / none"
 
 
 DRIVER = """
@@ -86,7 +127,9 @@ def test_every_driver_can_be_asked_for(compare):
 def test_every_comparison_composes(compare, repository):
     matched = importlib.import_module(repository).MATCHED
     for name, each in matched.items():
-        line = ["dataset=cora", "split=metis", "num_clients=10", "agg_weight=nodes", "scenario=sync", *each["ours"]]
+        data = {key: each.get(key, value) for key, value in compare.DATA.items()}
+        options = SimpleNamespace(split=data["split"], clients=data["clients"])
+        line = compare.common(options, each, data["datasets"][0])
         weight = [key.partition("=")[2] for key in line if key.startswith("agg_weight=")][-1]  # a driver's own comes later
         with as_command(line) as cfg:
             assert resolve(cfg).settings.agg_weight == weight, name
@@ -154,7 +197,8 @@ def test_the_page_says_how_many_comparisons_are_equivalent() -> None:
             low, high = difference.mean() - half, difference.mean() + half
             inside, outside = low > -1.5 and high < 1.5, low > 1.5 or high < -1.5
             counts["equivalent" if inside else "different" if outside else "inconclusive"] += 1
-    words = {2: "two", 7: "seven"}
     page = " ".join((root / "docs/cross_check.md").read_text(encoding="utf-8").split())
     assert f"Of the {sum(counts.values())} comparisons below {counts['equivalent']} are equivalent within 1.5 points" in page
-    assert f"{words[counts['different']]} differ by more" in page and f"and {words[counts['inconclusive']]} are inconclusive" in page
+    findings = (root / "docs/findings.md").read_text(encoding="utf-8")
+    assert f"{counts['equivalent']} of {sum(counts.values())} comparisons are equivalent within 1.5 points" in findings
+    assert f"{counts['different']} differ by more" in page and f"and {counts['inconclusive']} are inconclusive" in page

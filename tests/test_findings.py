@@ -103,36 +103,171 @@ def test_a_local_mlp_beats_every_federated_gcn_on_webkb():
                 assert low > 0, name
 
 
+def boards(view: str) -> list[list[list[str]]]:
+    """The rows of every table of a view on the leaderboard's page."""
+    block = BOARD.split(f"<!-- output: fgl-bench leaderboard{view} -->", 1)[1].split("<!-- /output -->", 1)[0]
+    names, lines, found = {entry for _, entry in V2}, block.splitlines(), []
+    for i, rule in enumerate(lines):
+        if re.fullmatch(r"-+(  +-+)+", rule):
+            starts = [match.start() for match in re.finditer("-+", rule)]
+            below = itertools.takewhile(lambda line: line.split()[:1] and line.split()[0] in {*names, "--"}, lines[i + 1 :])
+            found.append([[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)] for line in below])
+    return [[row for row in each if row[0] in names] for each in found]
+
+
+GRAPH = {column: re.sub("_(few_labels|overlap)$", "", column) for column, _ in V2}
+RANKED = [row[0] for row in boards("")[0] if "[" in row[2]]
+REFERENCES = ("majority", "label_propagation", "local", "global", "global_disjoint")
+WHOLE = sorted(column for column in GRAPH if all(V2.get((column, name), {}).get("tuned") for name in RANKED))
+WEIGHT = np.array([1 / sum(GRAPH[other] == GRAPH[column] for other in WHOLE) for column in WHOLE])
+WEIGHT /= WEIGHT.sum()
+
+
+def base(cell: dict, method: str) -> str:
+    return method if cell["model"] == "gcn" else f"{method}-{cell['model']}"
+
+
+def corrected(gaps: np.ndarray) -> float:
+    """Nadeau and Bengio's p-value, twice as many test nodes as training nodes."""
+    return 2 * stats.t.sf(abs(gaps.mean()) / np.sqrt(gaps.var(ddof=1) * (1 / gaps.size + 2)), gaps.size - 1)
+
+
+def compared(column: str, method: str) -> dict[str, tuple[float, float, float]]:
+    """By entry: points above ``method`` on its own backbone, and both p-values with Holm's correction."""
+    cells = {name: cell for (key, name), cell in V2.items() if key == column and cell["tuned"]}
+    gaps = {
+        name: primary(cell) - primary(cells[base(cell, method)])
+        for name, cell in cells.items()
+        if cell["algorithm"] != method and base(cell, method) in cells
+    }
+    sides = [[stats.ttest_1samp(each, 0).pvalue for each in gaps.values()], [corrected(each) for each in gaps.values()]]
+    holm = [np.empty(len(gaps)), np.empty(len(gaps))]
+    for adjusted, p in zip(holm, sides, strict=True):
+        order = np.argsort(p)
+        adjusted[order] = np.maximum.accumulate(np.sort(p) * np.arange(len(p), 0, -1)).clip(max=1)
+    return {name: (float(each.mean()), *p) for (name, each), *p in zip(gaps.items(), *holm, strict=True)}
+
+
 def test_scores_on_the_leaderboard_s_page():
     block = BOARD.split("<!-- output: fgl-bench leaderboard show=scores -->", 1)[1].split("<!-- /output -->", 1)[0]
-    seen = 0
-    for part in re.split(r"\n(?=entry )", block)[1:]:
-        head = part.splitlines()[0].split()
-        for line in part.splitlines()[2:]:
-            if not line.strip() or line.startswith("--"):
-                continue
-            name = line.split()[0]
-            spans = [match.start() for match in re.finditer("-+", part.splitlines()[1])]
-            texts = [line[a:b].strip() for a, b in zip(spans, [*spans[1:], None], strict=True)]
-            if name not in {entry for _, entry in V2}:  # the notes
-                continue
-            for column, text in zip(head[1:], texts[1:], strict=True):
-                if text:
-                    assert text.rstrip("*~") == f"{primary(V2[column, name]).mean():.1f}", (column, name)
-                    seen += 1
-    assert seen == sum(cell["tuned"] is not None for cell in V2.values())
+    heads = [line.split()[1:] for line in block.splitlines() if line.startswith("entry ")]
+    shown = {
+        (column, row[0]): text
+        for head, table in zip(heads, boards(" show=scores"), strict=True)
+        for row in table
+        for column, text in zip(head, row[1:], strict=True)
+        if text
+    }
+    assert {key: text.rstrip("*~") for key, text in shown.items()} == {
+        key: f"{primary(cell).mean():.1f}" for key, cell in V2.items() if cell["tuned"]
+    }
 
 
-def test_ranks_on_the_leaderboard_s_page():
-    """Ranks over the columns that the page's ranked entries share; graphs weigh alike."""
-    shown = [row for row in rows(BOARD, "<!-- output: fgl-bench leaderboard -->") if row[0]]
-    ranked = {row[0]: row[2] for row in shown if "[" in row[2]}
-    if len(ranked) < 2:
+@pytest.fixture(scope="module")
+def means() -> np.ndarray:
+    """``[entries, columns, seeds]``"""
+    if len(RANKED) < 2:
         pytest.skip("no ranks yet")
-    columns = [column for column in {column for column, _ in V2} if all(V2.get((column, name), {}).get("tuned") for name in ranked)]
-    graph = {column: re.sub("_(few_labels|overlap)$", "", column) for column in columns}
-    weights = np.array([1 / list(graph.values()).count(graph[column]) for column in columns])
-    means = np.array([[primary(V2[column, name]).mean() for column in columns] for name in ranked])
-    ranks = stats.rankdata(-means, axis=0) @ (weights / weights.sum())
-    for (name, text), rank in zip(ranked.items(), ranks, strict=True):
-        assert text.startswith(f"{rank:.1f} ["), name
+    return np.array([[primary(V2[column, name]) for column in WHOLE] for name in RANKED])
+
+
+def measures(means: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Rank, share of wins in %, and points below the best, ``[3, entries]``."""
+    ranks = stats.rankdata(-means, axis=0)
+    wins = [[np.mean(np.delete(mine > of, i) + np.delete(mine == of, i) / 2) for of, mine in zip(means.T, row, strict=True)]
+            for i, row in enumerate(means)]  # fmt: skip
+    return np.array([ranks @ weight, 100 * np.array(wins) @ weight, (means.max(0) - means) @ weight])
+
+
+def test_ranks_on_the_leaderboard_s_page(means):
+    """Ranks over the columns that the page's ranked entries share; graphs weigh alike. Another bootstrap gives about the same intervals."""
+    rng, graphs, drawn = np.random.default_rng(1), sorted({GRAPH[column] for column in WHOLE}), []
+    for _ in range(1500):
+        picked = rng.choice(graphs, len(graphs))
+        seeds = rng.integers(means.shape[2], size=(len(WHOLE), means.shape[2]))
+        again = np.stack([means[:, i, each].mean(1) for i, each in enumerate(seeds)], 1)
+        weight = WEIGHT * [np.sum(picked == GRAPH[column]) for column in WHOLE]
+        drawn.append(measures(again, weight / weight.sum()))
+    bounds = np.percentile(drawn, [2.5, 97.5], axis=0)
+    rows = {row[0]: row for row in boards("")[0]}
+    for i, (name, point) in enumerate(zip(RANKED, measures(means.mean(2), WEIGHT).T, strict=True)):
+        _, cells, rank, wins, below, *_ = rows[name]
+        assert int(cells) == sum(entry == name and cell["tuned"] is not None for (_, entry), cell in V2.items())
+        assert wins == f"{point[1]:.0f}"
+        for text, place, spread in ((rank, 0, 0.5), (below, 2, 0.6)):
+            value, *interval = map(float, re.findall(r"-?[\d.]+", text))
+            assert f"{value:.1f}" == f"{point[place]:.1f}", name
+            assert interval == pytest.approx(bounds[:, place, i], abs=spread), name
+
+
+def test_comparisons_on_the_leaderboard_s_page():
+    columns = sorted(GRAPH)
+    for place, method in enumerate(("local", "fedavg")):
+        tests = {column: compared(column, method) for column in columns}
+        counts = {row[0]: row[1 + place] for row in boards("")[1]}
+        points = {row[0]: sorted(filter(None, row[1:])) for row in boards(" show=against")[place]}
+        for name in {name for each in tests.values() for name in each}:
+            mine = [each[name] for each in tests.values() if name in each]
+            tally = ["/".join(str(sum(sign * gap > 0 and p[i] < 0.05 for gap, *p in mine)) for sign in (1, -1)) for i in (0, 1)]
+            assert counts[name] == f"{tally[0]} ({tally[1]})", name
+            stars = ["*" * sum(each < 0.05 for each in p) for _, *p in mine]
+            assert points[name] == sorted(f"{gap:+.1f}{star}" for (gap, *_), star in zip(mine, stars, strict=True)), name
+
+
+def test_entries_as_good_as_the_best_on_the_leaderboard_s_page():
+    close: dict[str, list[bool]] = {}
+    for column in GRAPH:
+        scores = {
+            name: primary(cell)
+            for (key, name), cell in V2.items()
+            if key == column and cell["tuned"] and cell["algorithm"] not in REFERENCES
+        }
+        best = max(scores, key=lambda name: scores[name].mean(), default=None)
+        for name, each in scores.items():
+            high = 0.0 if name == best else stats.ttest_rel(scores[best], each).confidence_interval(0.90).high
+            close.setdefault(name, []).append(high < 1)
+    shown = {row[0]: row[5] for row in boards("")[0] if row[5]}
+    assert shown == {name: f"{sum(each)} of {len(each)}" for name, each in close.items()}
+
+
+def test_tuning_on_the_leaderboard_s_page():
+    for name, columns, gain, *best, edge in boards(" show=tuning")[0]:
+        cells = [cell for (_, entry), cell in V2.items() if entry == name and cell["tuned"] and cell["default"]]
+        gains = [primary(cell).mean() - primary(cell, "default").mean() for cell in cells]
+        half = stats.t.ppf(0.975, len(gains) - 1) * stats.sem(gains) if len(gains) > 1 else None
+        assert (int(columns), gain) == (len(cells), f"{np.mean(gains):+.1f}" + (f" ± {half:.1f}" if half is not None else ""))
+        assert 0 <= int(edge) <= 100
+        for size, text in zip((2, 3, 6), best, strict=True):
+            means = []
+            for cell in cells:
+                bounds = [lower(trial) for trial in cell["trials"][: cell["planned"]] if trial["validation"]]
+                means.append(np.mean([max(each) for each in itertools.combinations(bounds, size)]) - np.mean(bounds))
+            assert text == f"{np.mean(means):+.1f}", (name, size)
+
+
+def lower(trial: dict) -> float:
+    scores = [100 * np.array(each) for each in trial["validation"].values() if None not in each]
+    return max(each.mean() - stats.sem(each) for each in scores)
+
+
+def test_costs_on_the_leaderboard_s_page(means):
+    rows = boards(" show=costs")[0]
+    times = {column: min(V2[column, name]["tuned"]["time"] for name in RANKED) for column in WHOLE}
+    for name, *shown, front in rows:
+        runs = [V2[column, name]["tuned"] for column in WHOLE]
+        equal = [np.interp(times[column], run["curve"]["time"], run["curve"]["test"]) for column, run in zip(WHOLE, runs, strict=True)]
+        found = [
+            [primary(V2[column, name]).mean() for column in WHOLE], np.multiply(equal, 100), [run["time"] for run in runs],
+            [sum(run["bytes"].values()) / 1e6 for run in runs], [run["trips"] * run["local_epochs"] for run in runs],
+            [run["seconds"] / 10 for run in runs],
+        ]  # fmt: skip
+        assert shown == [f"{np.dot(each, WEIGHT):.{digits}f}" for each, digits in zip(found, (1, 1, 0, 1, 0, 1), strict=True)], name
+        beaten = [other for other in rows if float(other[1]) > float(shown[0]) and float(other[3]) <= float(shown[2])]
+        assert (front == "*") <= (not beaten)
+    assert [row[0] for row in rows] == [RANKED[i] for i in np.argsort(-(means.mean(2) @ WEIGHT), kind="stable")]
+
+
+def test_fairness_on_the_leaderboard_s_page():
+    for name, *shown in boards(" show=fairness")[0]:
+        found = [V2[column, name]["tuned"]["fairness"] for column in WHOLE]
+        assert shown == [f"{100 * np.mean([each[key] for each in found]):.1f}" for key in ("worst", "tenth", "median", "best", "std")], name

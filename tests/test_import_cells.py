@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fgl_bench.cli.import_cells import run
@@ -31,10 +32,11 @@ def cells() -> list[dict[str, Any]]:
 def source(tmp_path, cells) -> Path:
     """A folder with these cells and one of the leaderboard; ``results`` beside it is empty."""
     write_cells(tmp_path / "gpu" / "cells" / PAPER, cells)
-    (path, *_) = sorted((RESULTS / "leaderboard" / "v2").glob("webkb/majority.json"))
+    (path, *_) = sorted((RESULTS / "leaderboard" / "v2").glob("webkb/fedavg.json"))
     copy = tmp_path / "gpu" / path.relative_to(RESULTS)
     copy.parent.mkdir(parents=True)
     shutil.copy(path, copy)
+    shutil.copy(path.with_suffix(".npz"), copy.with_suffix(".npz"))
     (tmp_path / "results").mkdir()
     return tmp_path / "gpu"
 
@@ -54,7 +56,7 @@ def test_cells_are_stored_as_they_were_and_once(source, cells, capsys):
     assert imported(source, capsys)[0] == f"3 cell(s) imported into {results}, 0 stored already, 0 refused"
     assert read_cells(results / "cells" / PAPER) == cells
     files = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
-    assert {path.relative_to(results) for path in files} >= {path.relative_to(source) for path in source.rglob("*.json")}
+    assert {path.relative_to(results) for path in files} >= {path.relative_to(source) for path in source.glob("leaderboard/*/*/*")}
     assert imported(source, capsys) == [f"0 cell(s) imported into {results}, 3 stored already, 0 refused"]
     assert {path: path.read_bytes() for path in files} == files
 
@@ -143,8 +145,24 @@ def test_a_changed_cell_of_the_leaderboard_is_refused(source, capsys, key, value
     (path,) = (source / "leaderboard").rglob("*.json")
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), key: value}), encoding="utf-8")
     refused, summary, *_ = imported(source, capsys, status=1)
-    assert refused.startswith("refused: leaderboard/webkb/majority: ") and reason in refused
+    assert refused.startswith("refused: leaderboard/webkb/fedavg: ") and reason in refused
     assert summary.startswith("2 cell(s) imported") and not (source.with_name("results") / "leaderboard").exists()
+
+
+@pytest.mark.parametrize("predictions", [b"no archive", "one node", "fewer seeds"])
+def test_predictions_that_do_not_give_the_scores_are_refused(source, capsys, predictions):
+    (path,) = (source / "leaderboard").rglob("*.npz")
+    if isinstance(predictions, bytes):
+        path.write_bytes(predictions)
+    else:
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        arrays["nodes"][0] = arrays["nodes"][0] == 0
+        arrays["sizes"] = arrays["sizes"][: 9 if predictions == "fewer seeds" else None]
+        np.savez(path, **arrays)
+    refused, summary, *_ = imported(source, capsys, status=1)
+    assert refused.startswith("refused: leaderboard/webkb/fedavg: ") and summary.startswith("2 cell(s) imported")
+    assert not (source.with_name("results") / "leaderboard").exists()
 
 
 @pytest.mark.parametrize("text", ["", "places\n1\n", "nonsense", 'config_hash,places\nabc,"[[1]]"\n', "\x00"])

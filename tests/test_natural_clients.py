@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from omegaconf import OmegaConf
 
-from fgl_bench.config.choices import config_folder
-from fgl_bench.config.settings import DEFAULT_CLIENTS
+from fgl_bench.config.compose import composed
 from tests.warm import command
 
 OWNERS = ["berlin", "lima", "oslo", "rome"]
@@ -21,9 +19,13 @@ def test_the_number_of_clients_is_that_of_the_owners_unless_another_is_given(tmp
     assert done.returncode == 0 and "natural split, 4 clients" in done.stdout, done.stderr
     again = command(tmp_path, *LINE, "num_clients=4")
     assert "complete already" in again.stdout
-    other = command(tmp_path, *LINE, f"num_clients={DEFAULT_CLIENTS}")
+    other = command(tmp_path, *LINE, "num_clients=20")
     assert other.returncode == 1 and "needs num_clients=4" in other.stderr and len(other.stderr.splitlines()) == 1
 
 
-def test_the_default_is_the_one_of_the_configuration():
-    assert OmegaConf.load(config_folder() / "config.yaml").num_clients == DEFAULT_CLIENTS
+def test_a_task_has_a_default_of_its_own_which_presets_and_commands_replace():
+    def clients(*overrides):
+        return composed(overrides).num_clients
+
+    assert (clients(), clients("task=link"), clients("task=graph")) == (20, 20, 10)
+    assert (clients("task=graph", "num_clients=7"), clients("experiment=gin/ten_folds")) == (7, 1)

@@ -119,7 +119,7 @@ def test_clients_without_a_training_node_are_a_line_and_a_field(tmp_path):
     [path] = tmp_path.glob("results/runs/**/summary.json")
     counts = json.loads(path.read_text())["untrained_clients"]
     assert len(counts) == 2 and all(0 < count < 4 for count in counts)
-    assert f"of 4 clients {counts[0]}, {counts[1]} (by seed) have no training node\n" in done.stderr
+    assert f"of 4 clients {counts[0]}, {counts[1]} (by seed) have an empty training set\n" in done.stderr
     assert "split.masks=given does" in done.stderr
     done = command(tmp_path, *LINE, "split=iid", "num_clients=2", "split.masks=client")
     assert "(by seed)" not in done.stderr and done.returncode == 0

@@ -45,11 +45,12 @@ CHANGES = {
     "fedsa_gcl": ["algorithm.threshold=-1"],
     "fedgta": ["algorithm.threshold=-1"],
     "adafgl": ["algorithm.federated_rounds=0"],
+    "fedtgp": ["algorithm.server_epochs=2"],
     "fedtad": ["algorithm.outer=1", "algorithm.generator_steps=1", "algorithm.student_steps=1", "algorithm.pseudo_nodes=12"],
     "fedsage_plus": ["algorithm.gen_rounds=1", "algorithm.gen_hidden=[16]", "algorithm.latent=8"],
 }
-# One before the graphs are mended and one after; messages that are on the way for a round.
-ROUNDS = {"fedsage_plus": 2, "osgp": 2}
+# One before the graphs are mended and one after; messages that are on the way for a round; prototypes, which clients get in the second.
+ROUNDS = {"fedsage_plus": 2, "osgp": 2, "fedproto": 2, "fedtgp": 2}
 PREPARED: dict[str, list[Federation]] = {}
 
 

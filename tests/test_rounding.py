@@ -33,7 +33,7 @@ SMALL = (
 CHANGES = {
     "fedsa_gcl": ["algorithm.threshold=-1"],
     "fedgta": ["algorithm.threshold=-1"],
-    "adafgl": ["algorithm.federated_rounds=1"],
+    **dict.fromkeys(("adafgl", "fedavg_finetune", "fedbabu"), ["algorithm.federated_rounds=1"]),
     "fedtad": ["algorithm.outer=1", "algorithm.generator_steps=1", "algorithm.student_steps=1", "algorithm.pseudo_nodes=12"],
     "fedsage_plus": ["model=graphsage", "algorithm.gen_rounds=1", "algorithm.gen_hidden=[16]", "algorithm.latent=8"],
     "fed_pub": ["model=gcn_linear"],

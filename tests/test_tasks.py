@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 import torch
 
 import fgl_bench
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.fedstar import FedStar
+from fgl_bench.algorithms.local import Local
 from fgl_bench.config.choices import choices
 from fgl_bench.config.compose import composed
 from fgl_bench.data.datasets.tu import TU
@@ -26,10 +30,13 @@ from fgl_bench.data.splits.topology_skew import TopologySkew
 from fgl_bench.engine.batch import Batch
 from fgl_bench.errors import UserError
 from fgl_bench.models.gin import GIN
+from fgl_bench.models.gin_plain import GINPlain
 from fgl_bench.results.store import config_hash, identity
 from fgl_bench.tasks.link import ENUMERATED, divided, draw_negatives
+from tests.algorithms.comparing import assert_same_trips
 from tests.reference.small import small_federation
 from tests.small_graph_sets import TASK, graph_set, of_graphs, of_pairs
+from tests.small_runs import simulate, synchronous
 
 NAMES = choices("algorithm")
 QUICK = {"fedavg", "gcfl_plus", "fed_pub", "fedstar", "fedasync", "d_psgd", "scaffold", "global", "majority", "moon"}
@@ -95,6 +102,7 @@ def test_every_method_runs_on_a_task_or_refuses_it_in_one_line(task, name, tu, t
         ({"task": "link", "dataset": "csbm", "scenario__sparsity": "label"}, "scenario/sparsity=label: is defined for task=node only"),
         ({"task": "link", "dataset": "csbm", "split__masks": "global"}, "split.masks=global: masks of task=link"),
         ({"task": "link", "dataset": "csbm", "split": "metis_overlap"}, "task=link: clients of this split share nodes"),
+        ({"task": "link", "dataset": "csbm", "split__stratify": False}, "split.stratify=false: task=link divides edges and negatives"),
         (
             {"task": "graph", "model": "gin", "model__hidden": [8, 8]},
             "model: task=graph has a head of its own, so that model.head=conv: hidden",
@@ -233,6 +241,29 @@ def test_domains_are_one_set_per_client_with_their_own_ends(tu, tmp_path):
     assert {name.split(".")[0] for name in names} == {"input", "pooled", "classifier"}
 
 
+@pytest.mark.parametrize("model", [GINPlain(4, 2, 0.0, "linear"), GIN(4, 2, 0.0, "batch", "mlp")], ids=["plain", "batch norm"])
+@pytest.mark.parametrize("method", [FedAvg(), FedStar(3, 4), Local()], ids=lambda method: type(method).__name__)
+def test_graphs_that_a_step_or_a_score_does_not_need_change_nothing(model, method, tu):
+    federation = federation_of(tu, split_of(LabelSkew, alpha=1.0, least=5))
+    assert all(client.train.all() for client in federation.observed)
+    runs = [
+        simulate([each], deepcopy(method), synchronous(), rounds=3, model=TASK.network(model))
+        for each in (federation, replace(federation, observed=federation.clients))
+    ]
+    assert_same_trips(*runs, fewest=12)
+    histories = [run.histories[0] for run in runs]
+    for kind in ("received", "trained"):
+        np.testing.assert_allclose(*(history.scores[kind] for history in histories))
+
+
+def test_a_backbone_that_normalizes_has_to_say_so(tu):
+    class Silent(GIN):
+        normalizes = False
+
+    with pytest.raises(UserError, match="normalizes = True"):
+        simulate([federation_of(tu, split_of(IID))], FedAvg(), synchronous(), model=TASK.network(Silent(4, 2, 0.0, "batch", "mlp")))
+
+
 def test_normalization_takes_no_statistics_of_held_out_graphs():
     federation = of_graphs()
     model = TASK.network(GIN(4, 2, 0.0, "batch", "mlp"))
@@ -284,6 +315,22 @@ def test_held_out_edges_pass_no_messages_and_negatives_are_no_edges(seed):
         assert len(messages) == 2 * (client.labels[client.train] == 1).sum()
         assert (client.labels == 0).sum() == min(len(edges) // 2, whole.num_nodes * (whole.num_nodes - 1) // 2 - len(edges) // 2)
         assert (client.train.astype(int) + client.val + client.test <= 1).all()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_pairs_of_the_reserve_are_the_same_in_all_repetitions_and_never_tested(share):
+    validated, tested = set(), set()
+    for seed in range(6):
+        for whole in small_federation(0).clients:
+            client = divided(whole, (0.5, 0.2, 0.2), np.random.default_rng(seed), 0, share)
+            ends = whole.nodes[client.pairs]
+            validated |= {*map(tuple, ends[:, client.val].T)}
+            tested |= {*map(tuple, ends[:, client.test].T)}
+            for label in (0, 1):
+                of_label = client.labels == label
+                assert client.train[of_label].sum() == np.floor(0.5 * of_label.sum())
+                assert client.test[of_label].sum() <= np.floor(0.2 * of_label.sum())
+    assert validated and tested and not validated & tested
 
 
 def test_a_model_does_not_see_held_out_edges():

@@ -19,13 +19,33 @@ from typing import Any
 
 import numpy as np
 import torch
-from driving import Scores, begin_with, drive, old_scatter, right
+from driving import GCN, Scores, begin_with, drive, graphs, old_scatter, right, store_weights
 
 SEEN_AS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "photo": "Photo", "computers": "Computers", "cs": "CS"}
 PLAIN = {"layers.0.weight": "conv0.weight", "layers.1.weight": "conv1.weight", "layers.0.bias": "conv0.bias", "layers.1.bias": "conv1.bias"}
 
 
 FEDDC = ["algorithm=feddc", "algorithm.alpha=0.1", "algorithm.scaling=none", "algorithm.clip=null", "local_epochs=3"]
+FGSSL = ["algorithm=fgssl", "algorithm.structure=edges", "algorithm.structure_temperature=0.1", "local_epochs=3"]
+WHOLE = [f"algorithm.{view}_{part}=0" for view in ("weak", "strong") for part in ("edge_drop", "feature_mask")]
+
+GRAPHS = {
+    "model": "gin", "ours": ["task=graph", "algorithm=fedavg", "model=gin", "local_epochs=3", "agg_weight=train"],
+    "datasets": ["mutag", "proteins"], "split": "iid", "weights": True,
+}  # fmt: skip
+LINKS = {"ours": ["task=link", "algorithm=fedavg", "local_epochs=3", "agg_weight=train"], "datasets": ["cora"], "weights": True}
+TASKS = {"node": "node_cls", "graph": "graph_cls", "link": "link_pred"}
+LAYERS = GCN | {
+    "lin1.weight": "pooled.weight", "lin1.bias": "pooled.bias", "lin2.weight": "classifier.weight", "lin2.bias": "classifier.bias",
+}  # fmt: skip
+for _i in range(2):
+    LAYERS |= {
+        f"convs.{_i}.eps": f"conv{_i}.epsilon", f"convs.{_i}.nn.0.weight": f"conv{_i}.weight", f"convs.{_i}.nn.0.bias": f"conv{_i}.bias",
+        f"convs.{_i}.nn.1.weight": f"conv{_i}.inner_scale", f"convs.{_i}.nn.1.bias": f"conv{_i}.inner_shift",
+        f"convs.{_i}.nn.3.weight": f"conv{_i}.out_weight", f"convs.{_i}.nn.3.bias": f"conv{_i}.out_bias",
+        f"batch_norms.{_i}.weight": f"conv{_i}.out_scale", f"batch_norms.{_i}.bias": f"conv{_i}.out_shift",
+    }  # fmt: skip
+
 
 MATCHED: dict[str, dict[str, Any]] = {
     "local": {"theirs": "isolate", "ours": ["algorithm=local"]},
@@ -52,7 +72,21 @@ MATCHED: dict[str, dict[str, Any]] = {
         "rounds": 30,
     },
     "adafgl": {"ours": ["algorithm=adafgl"], "deterministic": False},  # where a personal round is one step
+    "fedproto": {"ours": ["algorithm=fedproto", "algorithm.term=classes", "algorithm.average=openfgl", "local_epochs=3"]},
     "fedgl": {"ours": ["algorithm=fedgl", "local_epochs=3"]},
+    "fedavg_graphs": {"theirs": "fedavg", **GRAPHS},
+    "fedavg_graphs_plain_head": {"theirs": "fedavg", "change": "plain_head", **GRAPHS},
+    "fedavg_graphs_no_norm": {**GRAPHS, "theirs": "fedavg", "change": "no_norm", "ours": [*GRAPHS["ours"], "model.norm=none"]},
+    "fedavg_links": {"theirs": "fedavg", **LINKS},
+    "fedavg_links_last_layer": {"theirs": "fedavg", "change": "last_layer", **LINKS},
+    "fgssl": {"ours": [*FGSSL, "algorithm.contrast_weight=0", "algorithm.structure_weight=0.1"], "still": WHOLE, "rounds": 10},
+    "fgssl_contrast": {
+        "theirs": "fgssl",
+        "change": "contrast",
+        "ours": [*FGSSL, "algorithm.structure_weight=0"],
+        "still": WHOLE,
+        "rounds": 10,
+    },
     "fedgl_normalized": {"theirs": "fedgl", "change": "normalized_propagation", "ours": ["algorithm=fedgl", "local_epochs=3"]},
 }
 
@@ -67,11 +101,18 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         importlib.import_module(f"openfgl.flcore.{settings['method']}.{settings['method']}_config").config[name] = value
     trainer = trainer_of("openfgl.flcore.trainer", args, settings, job, folder)
     initial, plain = np.load(job / "initial.npz"), settings["method"] == "fedgl"  # whose layers multiply by [in, out]
-    for owner in (*trainer.clients, trainer.server):
-        begin_with(owner.task.model, initial, *([PLAIN, False] if plain else []))
+    if settings["exact"] and settings["method"] == "fgssl":
+        for client in trainer.clients:
+            client.augWeak = client.augStrongF = client.augNone
     if settings["change"]:
         CHANGES[settings["change"]](trainer)
-    return watched(trainer)
+    names = LAYERS if settings["task"] != "node" else PLAIN if plain else GCN
+    for owner in (*trainer.clients, trainer.server):
+        begin_with(owner.task.model, initial, names, not plain)
+    scores = watched(trainer)
+    if settings["task"] != "node":
+        store_weights(job, [dict(client.task.model.named_parameters()) for client in trainer.clients], names)
+    return scores
 
 
 def arguments(args: Any, settings: dict[str, Any], folder: Path) -> Any:
@@ -90,7 +131,8 @@ def arguments(args: Any, settings: dict[str, Any], folder: Path) -> Any:
         "hid_dim": settings["hidden"],
         "num_layers": settings["layers"],
         "dropout": settings["dropout"],
-        "metrics": ["accuracy"],
+        "metrics": ["auc" if settings["task"] == "link" else "accuracy"],
+        "task": TASKS[settings["task"]],
         "seed": settings["seed"],
         "simulation_mode": "subgraph_fl_metis",
     }
@@ -104,14 +146,18 @@ def trainer_of(module: str, args: Any, settings: dict[str, Any], job: Path, fold
     old_scatter()
     torch.load = lambda *args, load=torch.load, **more: load(*args, **{"weights_only": False, **more})
     trainer_module = importlib.import_module(module)
-    trainer_module.FGLDataset = lambda args: exported(job, folder, settings["clients"])
-    return trainer_module.FGLTrainer(args)
+    trainer_module.FGLDataset = lambda args: EXPORTED[settings["task"]](job, folder, settings)
+    trainer = trainer_module.FGLTrainer(args)
+    if settings["task"] != "node":  # clients count by their training graphs or pairs here, not by all
+        type(trainer.server.task).num_samples = property(lambda task: int(masks(task)[0].sum()))
+    return trainer
 
 
 def watched(trainer: Any) -> Scores:
     """Train; returns every round's seconds and the right answers of each client's trained model, and of the server's if all receive it."""
     scores: Scores = {"seconds": [], "trained": [], "received": []}
-    counts = [[int(client.task.val_mask.sum()), int(client.task.test_mask.sum())] for client in trainer.clients]
+    counts = [[int(mask.sum()) for mask in masks(client.task)[1:]] for client in trainer.clients]
+    correct = areas if trainer.args.metrics == ["auc"] else right_answers
     last = time.perf_counter()
 
     def evaluate() -> None:
@@ -133,11 +179,72 @@ def watched(trainer: Any) -> Scores:
     return scores
 
 
-def correct(answer: dict[str, Any], counts: list[int]) -> list[int]:
+def masks(task: Any) -> list[torch.Tensor]:
+    """Masks of training, validation and test examples."""
+    prefix = "" if hasattr(task, "train_mask") else "merged_edge_"
+    return [getattr(task, f"{prefix}{part}_mask") for part in ("train", "val", "test")]
+
+
+def right_answers(answer: dict[str, Any], counts: list[int]) -> list[int]:
     return right((answer["accuracy_val"], answer["accuracy_test"]), counts)
 
 
-def exported(job: Path, folder: Path, clients: int) -> types.SimpleNamespace:
+def areas(answer: dict[str, Any], counts: list[int]) -> list[float]:
+    """Areas under ROC curves, times the numbers of pairs."""
+    return [float(answer[f"auc_{part}"]) * count for part, count in zip(("val", "test"), counts, strict=True)]
+
+
+class Graphs(list):
+    """A data set of theirs: graphs that a mask selects."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return [self[int(i)] for i in index.nonzero()] if isinstance(index, torch.Tensor) else super().__getitem__(index)
+
+    def to(self, device: Any) -> Graphs:
+        return self
+
+
+def exported_graphs(job: Path, folder: Path, settings: dict[str, Any]) -> types.SimpleNamespace:
+    """Clients with graphs; the server has all of them, one client after the other."""
+    place, whole, local = folder / "graph_cls" / "default_split", Graphs(), []
+    place.mkdir(parents=True)
+    for i in range(settings["clients"]):
+        data, masks = graphs(job, i)
+        for part, mask in masks.items():
+            torch.save(mask, place / f"{part}_{i}.pt")
+            (place / f"glb_{part}_{i}.pkl").write_bytes(pickle.dumps((len(whole) + mask.nonzero()[:, 0]).tolist()))
+        local.append(Graphs(data))
+        whole += data
+    for each in (*local, whole):
+        each.num_global_classes = int(np.load(job / "global.npz")["num_classes"])
+    return types.SimpleNamespace(local_data=local, global_data=whole, processed_dir=str(folder))
+
+
+def exported_links(job: Path, folder: Path, settings: dict[str, Any]) -> types.SimpleNamespace:
+    """Clients with labeled pairs of nodes. The network's last layer is as wide as the embeddings."""
+    from torch_geometric.data import Data
+
+    place, local = folder / "link_pred" / "default_split", []
+    place.mkdir(parents=True)
+
+    def data(arrays: Any) -> Data:
+        x, edges = (torch.from_numpy(arrays[name]) for name in ("x", "edge_index"))
+        return Data(x=x.to(torch.get_default_dtype()), edge_index=edges, num_global_classes=settings["hidden"])
+
+    for i in range(settings["clients"]):
+        arrays = np.load(job / f"client_{i}.npz")
+        local.append(data(arrays))
+        tensors = {
+            "forward_data": local[-1], "merged_edge_index": arrays["pairs"], "merged_edge_label": arrays["y"].astype(settings["dtype"]),
+            **{f"merged_edge_{part}": arrays[part] for part in ("train", "val", "test")},
+        }  # fmt: skip
+        for name, value in tensors.items():
+            torch.save(torch.from_numpy(value) if isinstance(value, np.ndarray) else value, place / f"{name}_{i}.pt")
+        torch.save(torch.from_numpy(arrays["nodes"][arrays["pairs"]]), place / f"glb_merged_edge_index_{i}.pkl")
+    return types.SimpleNamespace(local_data=local, global_data=data(np.load(job / "global.npz")), processed_dir=str(folder))
+
+
+def exported(job: Path, folder: Path, settings: dict[str, Any]) -> types.SimpleNamespace:
     """The federation as its loader would hand it out; masks lie in files where its tasks look for them."""
     from torch_geometric.data import Data
 
@@ -151,13 +258,16 @@ def exported(job: Path, folder: Path, clients: int) -> types.SimpleNamespace:
     masks = folder / "node_cls" / "default_split"
     masks.mkdir(parents=True)
     local = []
-    for i in range(clients):
+    for i in range(settings["clients"]):
         arrays = np.load(job / f"client_{i}.npz")
         for part in ("train", "val", "test"):
             torch.save(torch.from_numpy(arrays[part]), masks / f"{part}_{i}.pt")
             (masks / f"glb_{part}_{i}.pkl").write_bytes(pickle.dumps(arrays["nodes"][arrays[part]].tolist()))
         local.append(data(arrays, global_map=dict(enumerate(arrays["nodes"].tolist()))))
     return types.SimpleNamespace(local_data=local, global_data=data(whole), processed_dir=str(folder))
+
+
+EXPORTED = {"node": exported, "graph": exported_graphs, "link": exported_links}
 
 
 def normalized_propagation(trainer) -> None:
@@ -174,7 +284,67 @@ def normalized_propagation(trainer) -> None:
     trainer.server.task.splitted_data["data"].adj = operator(trainer.server.task.data)
 
 
-CHANGES = {"normalized_propagation": normalized_propagation}
+def plain_head(trainer) -> None:
+    """Between readout and classifier no normalization over graphs."""
+    for owner in (*trainer.clients, trainer.server):
+        owner.task.model.batch_norm1 = torch.nn.Identity()
+
+
+def no_norm(trainer) -> None:
+    """No normalization at all."""
+    plain_head(trainer)
+    for owner in (*trainer.clients, trainer.server):
+        model = owner.task.model
+        for i, conv in enumerate(model.convs):
+            conv.nn[1] = model.batch_norms[i] = torch.nn.Identity()
+
+
+def last_layer(trainer) -> None:
+    """Embeddings are the last convolution's; theirs are the hidden units before it, and the last convolution is not trained."""
+    for owner in (*trainer.clients, trainer.server):
+        model = owner.task.model
+        model.forward = lambda data, forward=model.forward: forward(data)[::-1]
+
+
+def contrast(trainer) -> None:
+    """FGSSL's contrast, which is computed and left out of the loss, in the place of the structure term.
+
+    It is of representations, as in the authors' network, whose two outputs come in the other order.
+    """
+    module, computed, inside = importlib.import_module("openfgl.flcore.fgssl.client"), [], []
+
+    class Term:
+        def __mul__(self, weight: float) -> torch.Tensor:
+            return 3 * computed[-2]  # of the received and the trained model; the last is of two views of the trained one
+
+    def keep(module: torch.nn.Module, given: Any, loss: torch.Tensor) -> None:
+        computed.append(loss)
+
+    def other_order(module: torch.nn.Module, given: Any, outputs: tuple) -> tuple:
+        return outputs[::-1] if inside else outputs
+
+    def watched_loss(make: Any) -> Any:
+        def loss(*arguments: Any) -> torch.Tensor:
+            inside.append(True)
+            value = make()(*arguments)
+            inside.clear()
+            computed.clear()
+            return value
+
+        return lambda: loss
+
+    module.edge_distribution_high = lambda *_: Term()
+    for client in trainer.clients:
+        client.contrast_model.register_forward_hook(keep)
+        client.get_custom_loss_fn = watched_loss(client.get_custom_loss_fn)
+        for model in (client.task.model, client.global_model):
+            model.register_forward_hook(other_order)
+
+
+CHANGES = {
+    "normalized_propagation": normalized_propagation, "plain_head": plain_head, "no_norm": no_norm, "last_layer": last_layer,
+    "contrast": contrast,
+}  # fmt: skip
 
 if __name__ == "__main__":
     drive(train)

@@ -27,7 +27,7 @@ def table(file: Path) -> str:
     frame = pd.read_csv(file, keep_default_na=False, dtype=str)
     commits, versions = (", ".join(sorted(set(frame[name]))) for name in ("commit", "versions"))
     settings = frame.groupby(["split", "clients"], sort=False).size().index
-    where = " and ".join(f"`split={split} num_clients={clients}`" for split, clients in settings)
+    where = "`split={} num_clients={}`".format(*settings[0]) + (" unless a row says otherwise" if len(settings) > 1 else "")
     lines = [f"Commit {commits}; {versions}; {where}.", "", f"| {' | '.join(HEAD)} |", "|---" * 3 + "|--:" * 6 + "|"]
     notes: list[str] = []
     for row in frame.to_dict("records"):
@@ -37,12 +37,14 @@ def table(file: Path) -> str:
             mark = f" ({notes.index(row['remark']) + 1})"
         cells = [
             f"{row['method']}{mark}",
-            row["dataset"],
+            row["dataset"]
+            if (row["split"], row["clients"]) == settings[0]
+            else f"{row['dataset']}, {row['split']}, {row['clients']} clients",
             f"{row['evaluated']}, {row['rounds']} rounds",
             f"{row['theirs']} ± {row['theirs_spread']}",
             f"{row['ours']} ± {row['ours_spread']}",
             f"{float(row['difference']) + 0.0:+.2f} ± {row['interval']}",  # and no minus before a zero
-            row["steps_differ"] or "random",
+            "; ".join(filter(None, (row["steps_differ"], row.get("weights_differ")))) or "random",
             row["their_round_s"],
             row["our_round_s"],
         ]

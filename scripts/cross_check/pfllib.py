@@ -1,7 +1,10 @@
-"""Runs FedPer of PFLlib on an exported federation; started by ``compare.py``.
+"""Runs methods of PFLlib on an exported federation; started by ``compare.py``.
 
 PFLlib classifies images. Here a client's network is PyTorch Geometric's GCN over its graph, whose second layer is the head, and its data
 are its training nodes, in one batch. Clients (plain gradient descent), server and rounds are the clone's, as they are.
+
+FedBABU's and FedAvg's clients fine-tune after the last round by the clone's functions for that. FedBABU's of the clone would
+begin with the models that they have trained last; here they receive the global model before, as in the paper.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,19 +21,34 @@ import torch
 from driving import Scores, drive
 from gcn import begin, loaded, network
 
-MATCHED: dict[str, dict[str, Any]] = {
-    "fedper": {
-        "ours": ["algorithm=fedper", "optimizer=sgd", "lr=0.5", "weight_decay=0", "agg_weight=train", "local_epochs=3"],
-        "evaluated": "received",
-    },
+SGD = ["optimizer=sgd", "lr=0.5", "weight_decay=0", "agg_weight=train", "local_epochs=3"]
+TWO_STAGES: dict[str, Any] = {
+    "rounds": 30,
+    "config": {"federated_rounds": 15},
+    "still": ["algorithm.federated_rounds=5"],
+    "evaluated": "received",
 }
+MATCHED: dict[str, dict[str, Any]] = {
+    "fedper": {"ours": ["algorithm=fedper", *SGD], "evaluated": "received"},
+    "fedala": {"ours": ["algorithm=fedala", "algorithm.sample=1", *SGD], "evaluated": "received", "rounds": 30},
+    "fedbabu": {"ours": ["algorithm=fedbabu", "algorithm.federated_rounds=15", *SGD], **TWO_STAGES},
+    "fedavg_finetune": {"ours": ["algorithm=fedavg_finetune", "algorithm.federated_rounds=15", *SGD], **TWO_STAGES},
+}
+# Module and name of the method there, and whether the server has the first layer only.
+THEIRS = {
+    "fedper": ("per", "FedPer", True), "fedala": ("ala", "FedALA", False), "fedbabu": ("babu", "FedBABU", True),
+    "fedavg_finetune": ("avg", "FedAvg", False),
+}  # fmt: skip
+ALL = 1 << 20  # a batch size above the number of training nodes
 
 
 def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
-    """Every round's right answers of the model that a client has received, with its own head."""
+    """Every round's right answers of the model that a client has received, with its own head where it has one."""
     sys.path[0] += "/system"
+    module, name, of_base = THEIRS[settings["method"]]
     base, client = importlib.import_module("flcore.servers.serverbase"), importlib.import_module("flcore.clients.clientbase")
-    server, split = importlib.import_module("flcore.servers.serverper"), importlib.import_module("flcore.trainmodel.models")
+    own, split = importlib.import_module(f"flcore.clients.client{module}"), importlib.import_module("flcore.trainmodel.models")
+    server = getattr(importlib.import_module(f"flcore.servers.server{module}"), name)
     graphs = [loaded(job, number) for number in range(settings["clients"])]
     scores: Scores = {"seconds": [], "trained": [], "received": []}
     last = time.perf_counter()
@@ -42,29 +61,57 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         scores["seconds"].append(time.perf_counter() - last)
         last = time.perf_counter()
 
-    def numbers(_: str, number: int, **kind: Any) -> torch.Tensor:
-        return graphs[number].train_mask.nonzero()
+    def items(_: str, number: int, **kind: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        nodes = graphs[number].train_mask.nonzero()[:, 0]
+        return list(zip(nodes, graphs[number].y[nodes], strict=True))
 
-    base.read_client_data = client.read_client_data = numbers  # whose lengths are asked for
-    server.FedPer.evaluate, server.FedPer.save_results = evaluate, lambda server: None
-    server.clientPer.load_train_data = lambda own: [(graphs[own.id].train_mask, graphs[own.id].y[graphs[own.id].train_mask])]
+    for each in (base, client, own):
+        each.read_client_data = items
+    server.evaluate, server.save_results, server.save_global_model = evaluate, lambda server: None, lambda server: None
+    client.Client.load_train_data = lambda own: [(graphs[own.id].train_mask, graphs[own.id].y[graphs[own.id].train_mask])]
     first = network(settings, graphs[0])
     begin(first, job)
     model = split.BaseHeadSplit(Base(first, settings["dropout"]), Head(first))
+    federated = (
+        min(settings["config"].get("federated_rounds", settings["rounds"] + 1), settings["rounds"] // 2) if settings["config"] else 0
+    )
     arguments = {
-        "model": model, "num_clients": settings["clients"], "global_rounds": settings["rounds"], "local_epochs": settings["local_epochs"],
-        "local_learning_rate": settings["lr"], "num_classes": graphs[0].classes, "device": "cpu", "dataset": "", "algorithm": "FedPer",
-        "save_folder_name": "", "batch_size": 1, "few_shot": 0, "join_ratio": 1.0, "random_join_ratio": False, "time_select": False,
-        "time_threthold": 1e9, "goal": "", "top_cnt": 0, "auto_break": False, "eval_gap": 1, "client_drop_rate": 0.0,
-        "train_slow_rate": 0.0, "send_slow_rate": 0.0, "dlg_eval": False, "dlg_gap": 1, "batch_num_per_client": 1, "num_new_clients": 0,
-        "fine_tuning_epoch_new": 0, "learning_rate_decay": False, "learning_rate_decay_gamma": 1.0,
+        "model": model, "num_clients": settings["clients"], "global_rounds": federated - 1 if federated else settings["rounds"],
+        "local_epochs": settings["local_epochs"], "local_learning_rate": settings["lr"], "num_classes": graphs[0].classes, "device": "cpu",
+        "dataset": "", "algorithm": name, "save_folder_name": "", "batch_size": ALL, "few_shot": 0, "join_ratio": 1.0,
+        "random_join_ratio": False, "time_select": False, "time_threthold": 1e9, "goal": "", "top_cnt": 0, "auto_break": False,
+        "eval_gap": 1, "client_drop_rate": 0.0, "train_slow_rate": 0.0, "send_slow_rate": 0.0, "dlg_eval": False, "dlg_gap": 1,
+        "batch_num_per_client": 1, "num_new_clients": 0, "fine_tuning_epoch_new": 0, "learning_rate_decay": False,
+        "learning_rate_decay_gamma": 1.0, "fine_tuning_epochs": 0, "eta": 1.0, "rand_percent": 100, "layer_idx": 2,
     }  # fmt: skip
-    running = server.FedPer(SimpleNamespace(**arguments), 0)
-    running.global_model = running.global_model.base  # as their command does
+    running = server(SimpleNamespace(**arguments), 0)
+    if of_base:
+        running.global_model = running.global_model.base  # as their command does
     for each in running.clients:
         each.model.base.graph = graphs[each.id]
     running.train()
+    if federated:
+        rows = scores["received"]
+        del rows[federated:]  # after the end of the rounds
+        running.send_models()
+        evaluate(running)
+        for _ in tuned(running, settings["rounds"] - federated, settings["local_epochs"]):
+            evaluate(running)
     return {name: rows[1:] for name, rows in scores.items()}
+
+
+def tuned(running: Any, rounds: int, epochs: int) -> Iterator[None]:
+    """Fine-tune all clients for some rounds."""
+    running.new_clients = running.clients
+    for number in range(rounds):
+        if hasattr(running.clients[0], "fine_tune"):
+            for each in running.clients:
+                each.fine_tuning_epochs = epochs
+                each.fine_tune()
+        else:  # always from the global model
+            running.fine_tuning_epoch_new = (number + 1) * epochs
+            running.fine_tuning_new_clients()
+        yield
 
 
 class Base(torch.nn.Module):
@@ -74,21 +121,21 @@ class Base(torch.nn.Module):
         super().__init__()
         self.conv, self.rate, self.graph = network.conv0, rate, None
 
-    def forward(self, mask: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    def forward(self, nodes: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor]:
         hidden = self.conv(self.graph.x, self.graph.edge_index).relu()
-        return self.graph, torch.nn.functional.dropout(hidden, self.rate, self.training), mask
+        return self.graph, torch.nn.functional.dropout(hidden, self.rate, self.training), nodes
 
 
 class Head(torch.nn.Module):
-    """The second layer: logits of the nodes that were asked for."""
+    """The second layer: logits of the nodes that were asked for, as numbers or as a mask."""
 
     def __init__(self, network: torch.nn.Module):
         super().__init__()
         self.conv = network.conv1
 
     def forward(self, given: tuple[Any, torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        graph, hidden, mask = given
-        return self.conv(hidden, graph.edge_index)[mask]
+        graph, hidden, nodes = given
+        return self.conv(hidden, graph.edge_index)[nodes]
 
 
 @torch.no_grad()

@@ -17,22 +17,29 @@ CROSS = (
 ALGORITHMS = {
     "adafgl": "federated_rounds=int[0,oo) label_steps=int[0,oo) label_alpha=real[0,1] hops=int[0,oo) blend=real[0,1] beta=real[0,1] "
     "width=int[1,oo) head_dropout=real[0,1] softmaxes=double|single attention=softmax|raw fusion=soft|hard",
+    "apfl": "alpha=real[0,1] adapt=trip|step|never decay=real[0,oo)",
     "d_psgd": "weights=metropolis|uniform order=train_mix|mix_train|lian",
     "dfed_sst": "refresh=int[1,oo) self_in_aggregation=bool label_source=train_pred|train|pred sources=int[1,oo) landmarks=int[1,oo) "
     "degree=wlsd|half",
     "dfedavgm": "momentum=real[0,1) bits=int?[2,16] lr=real?(0,oo)",
     "dis_pfl": "density=real(0,1] erk_power=real[0,oo) anneal=real[0,1] regrow=gradient|random clip=real?(0,oo)",
+    "ditto": "penalty=real[0,oo)",
     "fed_pub": "tau=real[0,oo) sparsity=real[0,oo) proximity=real[0,oo) reg=paper|inert blocks=int[1,oo) block_nodes=int[1,oo) "
     "inside=real[0,1] between=real[0,1]",
     "fedaas": f"{CROSS.replace('interval=int[0', 'interval=int[2')} min_interval=int[1,10] loss_source=val|test rule=paper|authors",
     "fedasync": "alpha=real[0,1] staleness=constant|polynomial|hinge exponent=real[0,oo) hinge_slope=real[0,oo) hinge_b=real?[0,oo) "
     "offset=int[0,oo) halve_after=int?[1,oo) rho=real[0,oo)",
     "fedadam": "server_lr=real(0,oo) beta1=real[0,1) beta2=real[0,1) tau=real(0,oo) rule=adam|yogi|adagrad",
+    "fedala": "adapted_layers=int[0,2] step_size=real[0,oo) sample=real(0,1] tolerance=real(0,oo) most_steps=int[1,oo)",
+    "fedavg_finetune": "federated_rounds=int[0,oo) tuned=all|head|body head_layers=int[0,2]",
     "fedavgm": "momentum=real[0,1) server_lr=real(0,oo)",
     "fedbuff": "buffer=int?[1,3] server_lr=real[0,oo) staleness_exponent=real[0,oo) weighting=uniform|samples wait=bool",
     "fedcross": f"{CROSS} fanout_remote=int?[1,oo)",
+    "fedbabu": "federated_rounds=int[0,oo) tuned=all|head|body head_layers=int[0,1]",
     "feddc": "alpha=real[0,oo) scaling=size|none clip=real?(0,oo) drift=bool control=mean_gradient|literal",
     "feddual": "gossip_steps=int[1,oo) noise=real[0,oo) clip=real(0,oo)",
+    "fedexp": "epsilon=real[0,oo)",
+    "fedgcn": "hops=int[0,2] exchange=sums|nodes",
     "fedgl": "weight=real[0,oo) confidence=real[0,oo) fusion=samples|uniform refresh=int[1,oo) "
     "pseudo_graph=real[0,oo) neighbours=int[1,oo)",
     "fedgnn": "matches=int[0,oo) expand_every=int[1,oo) ldp=bool clip=real(0,oo) epsilon=real(0,oo)",
@@ -43,14 +50,21 @@ ALGORITHMS = {
     "inference_activation=leaky_relu|none",
     "fedper": "personal_layers=int[0,2]",
     "fedprox": "mu=real[0,oo)",
+    "fedproto": "weight=real[0,oo) term=nodes|classes|prototypes average=uniform|samples|openfgl prediction=head|prototypes",
     "fedsa_gcl": "threshold=real[-1,oo) buffer=int?[1,3] steps=int[0,oo) keep=real[0,1] staleness_exponent=real[0,oo) "
     "lsc=paper|fedgta lsc_temperature=real?(0,oo) clustercast=bool push=most_similar|last orders=int[1,oo)",
     "fedsage_plus": "max_neighbours=int[0,oo) gen_rounds=int[0,oo) hidden_share=real[0,1] latent=int[1,oo) encoder_hidden=int[1,oo) "
     "gen_hidden=ints[1,oo) gen_dropout=real[0,1] gen_lr=real?(0,oo) gen_weight_decay=real[0,oo) degree_weight=real[0,oo)",
+    "fedspray": "weight=real[0,oo) confidence=real[0,1] width=int[1,oo) proxy_lr=real(0,oo) begin=own|joint",
     "fedssa": "node_clusters=int[1,oo) structural_clusters=int[1,oo) latent=int[1,oo) elbo_weight=real[0,oo) semantic_weight=real[0,oo) "
     "l1=real[0,oo) edges=int[1,oo) encoder=shared|detached floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
     "fedtad": "outer=int[0,oo) generator_steps=int[0,oo) student_steps=int[0,oo) generator_lr=real(0,oo) student_lr=real(0,oo) "
     "weight_decay=real[0,oo) pseudo_nodes=int[5,oo) noise=int[1,oo) walk_length=int[0,oo) ce_weight=real[0,oo) divergence=kl|l1",
+    "fedtgp": "weight=real[0,oo) term=nodes|classes|prototypes prediction=head|prototypes margin=farthest|nearest threshold=real[0,oo) "
+    "server_epochs=int[0,oo) server_lr=real(0,oo) server_batch=int[1,oo)",
+    "fgssl": "contrast_weight=real[0,oo) temperature=real(0,oo) structure_weight=real[0,oo) structure_temperature=real(0,oo) "
+    "structure=neighborhoods|edges weak_edge_drop=real[0,1] weak_feature_mask=real[0,1] strong_edge_drop=real[0,1] "
+    "strong_feature_mask=real[0,1]",
     "gcfl": "eps1=real[0,oo) eps2=real[0,oo) relative=bool warmup=int[0,oo) shared=all|conv",
     "gcfl_plus": "eps1=real[0,oo) warmup=int[0,oo) sequence=int[1,oo) standardize=bool",
     "global": "graph=full|disjoint",
@@ -60,6 +74,8 @@ ALGORITHMS = {
     "osgp": "overlap=bool",
     "pens": "sampled=int?[1,oo) selected=int[1,2] first_phase=real[0,1] gossip_peers=int?[1,oo) weighting=samples|uniform",
     "pfedme": "inner_steps=int[1,oo) penalty=real[0,oo) outer_lr=real(0,oo) beta=real(0,oo)",
+    "s2fgl": "repository_weight=real[0,oo) temperature=real(0,oo) slots=int[1,oo) sampled=real[0,1] important=real[0,1] alpha=real(0,1] "
+    "alignment_weight=real[0,oo) aligned=real[0,1] neighbors=int[1,oo) eigenvectors=int[1,oo) projections=pairs|space",
     "scaffold": "server_lr=real(0,oo) control=mean_gradient|option_ii_literal weighting=uniform|samples",
     "twafl": "base=real[1,oo) loop=int[15,oo) exchange_rounds=ints[0,14] deep_layers=int[0,1] age_unit=arrival|cycle normalise=bool",
 }  # fmt: skip

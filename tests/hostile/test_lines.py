@@ -10,7 +10,9 @@ from tests.hostile.worker import Answer
 
 REFUSED = {
     "dataset=nope": ["dataset=nope", "cora", "csbm"],
-    "dataset=coraa": ["did you mean cora?"],
+    "dataset=coraa": ["did you mean cora, cora_ml or", "fgl-bench ls dataset"],
+    "algorithm=knn.py": ["algorithm._target_=knn.MyClass"],
+    "tabel": ["there is no such command; did you mean table?"],
     "experiment=nope/table": ["experiment=nope/table"],
     "bogus_key=1": ["bogus_key", "unknown key", "num_clients"],
     "algorithm=fedprox algorithm.mue=1": ["algorithm.mue", "did you mean mu?"],
@@ -27,7 +29,7 @@ REFUSED = {
     "scenario=sync": ["scenario=sync", "fedsa_gcl", "semi_async"],
     "algorithm=fedavg scenario=semi_async": ["scenario=semi_async", "fedavg", "scenario=sync"],
     "tracker=null": ["group", "dataset=cora"],
-    "nonsense": ["'nonsense'", "key=value"],
+    "nonsense": ["there is no such command"],
     "num_clients=99999": ["num_clients=99999", "2708"],
     "dataset=cora data_dir=nowhere": ["nowhere/Cora/raw/ind.cora.x", "dataset=csbm"],
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fgl_bench.leaderboard.board import Board
-from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.protocol import Protocol, read_protocol
 from fgl_bench.leaderboard.record import Record, Scored, Trial
 
 PROTOCOL = read_protocol()
@@ -35,11 +35,13 @@ def cell(
     validation: Sequence[float] = (0.5, 0.6),
     time: float = 100.0,
     megabytes: float = 1.0,
+    protocol: Protocol = PROTOCOL,
 ) -> Record:
     """A complete cell with these primary test scores; a number stands for ten scores around it."""
     if isinstance(scores, float):
         scores = (scores + 0.01 * np.linspace(-1, 1, 10)).tolist()
-    record = Record.new(PROTOCOL, ENTRIES[entry], COLUMNS[column])
+    entries, columns = ({getattr(each, key): each for each in of} for key, of in (("name", protocol.entries), ("key", protocol.columns)))
+    record = Record.new(protocol, entries[entry], columns[column])
     record.planned = len(validation)
     rates = (0.01, 0.003, 0.03)
     record.trials = [

@@ -78,9 +78,9 @@ def test_clients_without_a_score_are_mentioned():
     made = summary()
     assert "in no mean" not in table(made)
     made["unscored_clients"] = {"val": [4, 4], "test": [0, 2]}
-    assert "2 client(s) have no test nodes, and count in no mean;" in table(made)
+    assert "2 client(s) have an empty test set, and count in no mean;" in table(made)
     made["metric"] = "auc"
-    assert "2 client(s) have no test nodes, or of one class only, and count in no mean;" in table(made)
+    assert "2 client(s) have an empty test set, or one of a single class, and count in no mean;" in table(made)
 
 
 def test_another_selection_is_shown_and_said():

@@ -67,7 +67,7 @@ def test_ranks_wins_and_points_weigh_graphs_alike():
 def test_tests_are_paired_and_corrected_and_on_the_entry_s_own_backbone():
     draw = np.random.default_rng(0)
     local, one, two = (0.7 + 0.02 * draw.random(10) for _ in range(3))
-    found = statistics.difference(one, local)
+    found = statistics.difference(one, local, 2.0)
     assert found.plain == pytest.approx(stats.ttest_rel(one, local).pvalue)
     gaps = one - local
     t = gaps.mean() / np.sqrt(gaps.var(ddof=1) * (1 / 10 + 2))  # Nadeau and Bengio, 0.4 test for 0.2 train
@@ -75,7 +75,7 @@ def test_tests_are_paired_and_corrected_and_on_the_entry_s_own_backbone():
     upper = stats.ttest_1samp(gaps, 0.01, alternative="less").pvalue
     lower = stats.ttest_1samp(gaps, -0.01, alternative="greater").pvalue
     assert found.equivalence == pytest.approx(max(upper, lower))
-    same = statistics.difference(one, one)
+    same = statistics.difference(one, one, 2.0)
     assert (same.mean, same.plain, same.equivalence) == (0, 1, 0)
     cells = board(cell("local", "cora", local.tolist()), cell("fedavg", "cora", one.tolist()), cell("moon", "cora", two.tolist()))
     raw = [stats.ttest_rel(local, each).pvalue for each in (one, two)]

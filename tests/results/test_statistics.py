@@ -7,13 +7,12 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from fgl_bench.results.statistics import (
     against_best,
     agreement,
-    alike,
     average_ranks,
-    critical_difference,
     fairness,
     holm,
     paired_t,
@@ -67,32 +66,27 @@ def test_all_comparisons_of_a_column_are_corrected_together():
     assert against_best({"only": [1, 2]}) == ("only", [])
 
 
-@pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])
-def test_critical_difference_uses_nemenyis_quantiles(methods, q):
-    """q as tabled by Demsar (JMLR 2006, table 5a)."""
-    assert critical_difference(methods, 6) == pytest.approx(q * math.sqrt(methods * (methods + 1) / 36), rel=3e-4)
-
-
 def test_ranks_share_ties_and_order_methods():
-    found = average_ranks({"a": [3, 3, 3], "b": [2, 3, 1], "c": [1, 1, 2]})
+    found = average_ranks({"a": [3, 3, 3], "b": [2, 3, 1], "c": [1, 1, 2]}, ["cora"] * 3)
     assert found.ranks == {"a": pytest.approx(3.5 / 3), "b": pytest.approx(6.5 / 3), "c": pytest.approx(8 / 3)}
-    assert list(found.ranks) == ["a", "b", "c"] and found.columns == 3
+    assert list(found.ranks) == ["a", "b", "c"] and (found.columns, found.graphs, found.intervals) == (3, 1, {})
     assert sum(found.ranks.values()) == pytest.approx(6)
-    # Friedman by hand with ties: ranks (1, 1.5, 1), (2, 1.5, 3), (3, 3, 2)
-    chi = (12 / (3 * 3 * 4) * (3.5**2 + 6.5**2 + 8**2) - 3 * 3 * 4) / (1 - (2**3 - 2) / (3 * (27 - 3)))
-    assert found.friedman == pytest.approx(math.exp(-chi / 2))  # chi-square on 2 degrees of freedom
-    assert found.groups == (("a", "b", "c"),)
+    assert found.texts()["a"] == "1.17"
+
+
+def test_intervals_of_ranks_draw_graphs_with_all_their_columns():
+    """Two graphs: a draw has the first twice (1/4), the second twice (1/4), or both; b is first in the one column of the second."""
+    found = average_ranks({"a": [2, 2, 2, 1], "b": [1, 1, 1, 2]}, ["x", "x", "x", "y"])
+    assert found.ranks == {"a": 1.25, "b": 1.75} and found.graphs == 2
+    assert found.intervals == {"a": (1, 2), "b": (1, 2)} and found.texts()["b"] == "1.75 [1.00, 2.00]"
+    many = average_ranks({"a": [2] * 30 + [1] * 10, "b": [1] * 30 + [2] * 10}, [str(i) for i in range(40)])
+    share = stats.binom.ppf([0.025, 0.975], 40, 0.25) / 40
+    assert many.intervals["a"] == pytest.approx(tuple(1 + share), abs=0.03)
 
 
 def test_ranks_need_two_methods_and_two_columns():
-    assert average_ranks({"a": [1, 2]}) is None and average_ranks({"a": [1], "b": [2]}) is None and average_ranks({}) is None
-    assert average_ranks({"a": [1, 1], "b": [1, 1], "c": [1, 1]}).friedman is None
-
-
-def test_groups_are_the_largest_ranges_that_are_not_told_apart():
-    assert alike([1, 2, 3.5, 4], 1.6) == [(0, 2), (1, 3), (2, 4)]
-    assert alike([1, 2, 3, 9], 2) == [(0, 3)]
-    assert alike([1, 4, 8], 1) == []
+    assert average_ranks({"a": [1, 2]}, ["x", "y"]) is None and average_ranks({"a": [1], "b": [2]}, ["x"]) is None
+    assert average_ranks({}, []) is None
 
 
 def test_tau_by_hand():

@@ -27,13 +27,17 @@ from tests.quick import SMALL, prepared
 CPU = torch.device("cpu")
 SERVER = (
     "fedadam", "fedavg", "fedavgm", "feddc", "fednova", "fedper", "fedprox", "fedgta", "fed_pub", "gcfl", "gcfl_plus", "local", "majority",
-    "fedtad", "label_propagation", "moon", "pfedme", "scaffold",
+    "fedproto", "fedspray", "fedtad", "fedtgp", "fgssl", "label_propagation", "moon", "pfedme", "s2fgl", "scaffold", "apfl", "ditto",
+    "fedala", "fedavg_finetune", "fedbabu", "fedexp",
 )  # fmt: skip
 PEERS = ("d_psgd", "dfed_sst", "dfedavgm", "dis_pfl", "feddual", "gossip", "osgp", "pens")
 CHANGES: dict[str, dict[str, Any]] = {
     "dfedavgm": {"algorithm.bits": 4},
     "feddual": {"algorithm.noise": 0.1},
     "fedtad": {"algorithm.outer": 1, "algorithm.pseudo_nodes": 20},
+    "fedavg_finetune": {"algorithm.federated_rounds": 2},
+    "fedbabu": {"algorithm.federated_rounds": 2},
+    "fedtgp": {"algorithm.server_epochs": 2},
     "gcfl_plus": {"algorithm.sequence": 2},
     "pens": {"algorithm.sampled": 3, "algorithm.first_phase": 0.5},
 }

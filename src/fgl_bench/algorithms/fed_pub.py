@@ -42,9 +42,10 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
 
     Resolutions: both terms have gradients, as in the paper (``reg=inert``: the released code takes them from detached tensors);
     biases have no masks and no terms; the norm is ``sqrt(||.||^2 + 1e-12)``, so that its gradient is zero, not undefined, at the
-    received model (with one local epoch the term is inert); tau as in the released scripts for disjoint clients. What e_i averages is the
-    last convolution before its nonlinearity in a GCN with a linear head (the authors' network), else the hidden representation before
-    the last layer. A client that has not taken part yet receives the average by size.
+    received model (with one local epoch the term is inert), and has no matrices of a client's own (``split=domains``); tau as in the
+    released scripts for disjoint clients. What e_i averages is the last convolution before its nonlinearity in a GCN with a linear head
+    (the authors' network), else the hidden representation before the last layer. A client that has not taken part yet receives the
+    average by size.
 
     Attributes:
         tau: sharpness of the softmax over similarities; 0 averages uniformly.
@@ -105,7 +106,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         for name in self.matrices if self.reg == "paper" else ():
             if self.masks == "trained":
                 layout.view(gradient, MASK + name).add_(layout.view(step.theta, MASK + name).sign(), alpha=self.sparsity)
-            if far:
+            if far and name not in layout.personal:
                 moved = layout.view(step.theta, name) - layout.view(step.received, name)
                 norm = (moved.square().sum((1, 2), keepdim=True) + 1e-12).sqrt()
                 layout.view(gradient, name).add_(moved / norm, alpha=self.proximity)

@@ -17,7 +17,10 @@ class FedProx(FedAvg):
     """FedAvg with a proximal pull to the received model: ``mu/2 ||theta - w||^2`` in the local loss (Li et al., MLSys 2020, eq. 2).
 
     The term enters as its gradient ``mu (theta - w)``, before the optimizer, which is the same thing and cheaper. At the
-    first local step theta equals w, so with one local epoch FedProx is FedAvg for every mu.
+    first local step theta equals w, so with one local step per trip FedProx is FedAvg for every mu.
+
+    Resolution: layers of a client's own (``split=domains``) are not pulled, since the server has no model of them: GCFL's code (Xie et
+    al., NeurIPS 2021) has the term on shared layers only.
 
     Attributes:
         mu: strength of the proximal term.
@@ -31,5 +34,8 @@ class FedProx(FedAvg):
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         if step.epoch:
+            own = {name: step.layout.view(gradient, name).clone() for name in step.layout.personal}
             gradient.add_(step.theta, alpha=self.mu).sub_(step.received, alpha=self.mu)
+            for name, unpulled in own.items():
+                step.layout.view(gradient, name).copy_(unpulled)
         return gradient

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from fgl_bench.config.choices import GROUPS, choices, file_of, path_of, suggest
 from fgl_bench.errors import UserError
+from fgl_bench.results.console import line_width
 from fgl_bench.utils.files import home
 
 USAGE = """\
 Commands (instead of KEY=VALUE)
-  ls [GROUP]                    list the groups, or the choices of a group
-  show GROUP/CHOICE             print a choice's file: its keys, values and comments
-  cp GROUP/CHOICE FOLDER        copy a choice to edit it: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
-  check FILE.py [KEY=VALUE...]  test what must hold for any method, backbone or split; also takes the name of a choice
-  table [RESULTS] rows=algorithm cols=dataset,split    runs as a table, with tests and ranks: md, csv or LaTeX
-  plot KIND [RESULTS] [KEY=VALUE...]                   figures of them: curves, bars, ranks, pareto or clients
-  report [RESULTS]              one HTML page of all runs and papers' tables: compare, search, download, print
-  place FILE.py paper=fedsa_gcl table=3                your method in a published table, with rank and tests
-  place FILE.py leaderboard columns=webkb              your method in the leaderboard, tuned and scored as all others
-  leaderboard [show=scores]     all methods tuned equally: scores, against, tuning, costs or fairness
-  submit --check FOLDER         whether a method's cells follow the leaderboard's protocol and can be repeated
-  import FOLDER [into=results]                         cells that another machine stored, such as a folder of make gpu
-  tune SPACE [KEY=VALUE...]     search hyperparameters on validation scores; `tune` without arguments lists the spaces
+  ls [GROUP]               list the groups, or the choices of a group
+  show GROUP/CHOICE        print a choice's file: keys, values and comments
+  cp GROUP/CHOICE FOLDER   copy a choice to edit it; run it by
+                           fgl-bench --config-dir FOLDER GROUP=my_CHOICE
+  check FILE.py            test what must hold for any method, backbone or split
+  table [RESULTS] rows=algorithm cols=dataset,split
+                           runs as a table with tests and ranks: md, csv, LaTeX
+  plot KIND [RESULTS]      curves, bars, ranks, pareto or clients of runs
+  report [RESULTS]         one HTML page of all runs and papers' tables
+  place FILE.py paper=fedsa_gcl table=3
+                           your method in a published table
+  place FILE.py leaderboard columns=webkb
+                           your method tuned and scored as the leaderboard's
+  leaderboard              all methods tuned equally: show=scores, against,
+                           tuning, costs or fairness
+  submit --check FOLDER    test that a method's cells follow the leaderboard's
+                           protocol and can be repeated
+  import FOLDER            cells that another machine stored
+  tune SPACE               search hyperparameters on validation scores
+  COMMAND --help           the usage of a command
 """
 
 
@@ -62,7 +71,8 @@ def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if not arguments:
         for group in GROUPS:
             names = choices(group, folders)
-            print(f"{group:<18} {len(names):>3}  {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}")
+            head = f"{group:<18}{len(names):>4}  "
+            print(head + textwrap.shorten(", ".join(names), line_width() - len(head), placeholder=" ..."))
         return
     for group in arguments:
         group = group.rstrip("/").replace(".", "/")

@@ -1,7 +1,7 @@
 """``fgl-bench import FOLDER``: take the stored cells of another machine into ``results``.
 
-A folder has what ``results`` has: ``cells/<paper>/`` and ``leaderboard/``. Both are text, and nothing in them is executed. A cell is
-refused unless it is what its command makes with this version of committed code. Cells that are stored already stay as they are.
+A folder has what ``results`` has: ``cells/<paper>/`` and ``leaderboard/``, and nothing in them is executed. A cell is refused unless it
+is what its command makes with this version of committed code. Cells that are stored already stay as they are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 from omegaconf import OmegaConf
 
@@ -18,7 +19,8 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError, printable
 from fgl_bench.leaderboard.checks import flaws
-from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.predictions import read_predictions
+from fgl_bench.leaderboard.protocol import FILES, read_protocol
 from fgl_bench.leaderboard.record import Record, path_of, read_record, write_record
 from fgl_bench.papers.plan import fill, load_paper, papers, plan
 from fgl_bench.results.cells import PICTURES, read_cells, write_cells
@@ -26,10 +28,10 @@ from fgl_bench.results.provenance import versions
 from fgl_bench.results.question import read_words, short
 from fgl_bench.results.shapes import curve_flaw
 from fgl_bench.results.store import READABLE, SCHEMA_VERSION, Untrusted, checked, identity
-from fgl_bench.utils.files import home
+from fgl_bench.utils.files import home, write_bytes
 
 USAGE = "fgl-bench import FOLDER [into=results]"
-DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError)  # raised by files of another form
+DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile)  # raised by files of another form
 
 
 class Outcome(NamedTuple):
@@ -142,9 +144,10 @@ def origin_flaw(made_by: Mapping[str, str], commit: str | None, dirty: bool | No
 
 def import_leaderboard(source: Path, into: Path) -> Iterator[Outcome]:
     """Import ``leaderboard/``; yields the outcome for every cell."""
-    protocol, folder = read_protocol(), into / "leaderboard" / "v2"
-    entries = {entry.name: entry for entry in protocol.entries}
-    for path in sorted((source / "leaderboard" / "v2").glob("[!.]*/*.json")):
+    protocols = {protocol.folder: protocol for protocol in map(read_protocol, FILES.values())}
+    for path in sorted(path for folder in protocols for path in (source / "leaderboard" / folder).glob("[!.]*/*.json")):
+        protocol, folder = protocols[path.parts[-3]], into / "leaderboard" / path.parts[-3]
+        entries = {entry.name: entry for entry in protocol.entries}
         name = f"leaderboard/{path.parent.name}/{path.stem}"
         try:
             record = read_record(path)
@@ -152,6 +155,10 @@ def import_leaderboard(source: Path, into: Path) -> Iterator[Outcome]:
                 raise ValueError(f"{short(record.entry)} is not in the leaderboard")
             wrong = next(flaws(protocol, entries[record.entry], [record]), "")
             wrong = wrong or origin_flaw(record.facts.get("versions", {}), record.facts.get("commit"), False)
+            predictions, winner = path.with_suffix(".npz"), record.tuned
+            content = None
+            if not wrong and winner is not None and predictions.is_file():
+                content = read_predictions(predictions, winner.scores[winner.model], record.facts["metric"])
         except DAMAGED as error:
             yield Outcome(name, refused=f"{type(error).__name__}: {error}")
             continue
@@ -159,6 +166,8 @@ def import_leaderboard(source: Path, into: Path) -> Iterator[Outcome]:
         yield Outcome(name, stored, wrong)
         if not wrong and not stored:
             write_record(folder, record)
+            if content is not None:
+                write_bytes(path_of(folder, record.entry, record.column).with_suffix(".npz"), content)
 
 
 def complete_here(path: Path, record: Record) -> bool:

@@ -12,21 +12,21 @@ from fgl_bench.cli.table import write
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.board import KINDS, Board
-from fgl_bench.leaderboard.protocol import FILE, read_protocol
+from fgl_bench.leaderboard.protocol import Protocol, asked_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import VIEWS, as_csv, draw, markdown, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import parts, read_words, short
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [score=received] [method=fedavg] [columns=cora] [out=FILE.md] [figures=FOLDER]"
-KEYS = ("show", "score", "method", "columns", "format", "out", "figures", "protocol")
+USAGE = "fgl-bench leaderboard [FOLDER] [task=graph] [show=scores] [score=received] [method=fedavg] [columns=cora] [out=FILE] [figures=DIR]"
+KEYS = ("task", "show", "score", "method", "columns", "format", "out", "figures", "protocol")
 FORMATS = ("text", "md", "csv")
 
 
-def stored() -> Path:
-    """Return the stored cells: in the package if installed from a wheel, below the root of a checkout."""
-    return config_folder().parent / "results" / "leaderboard" / "v2"
+def stored(protocol: Protocol) -> Path:
+    """Return the folder of the stored cells: in the package if installed from a wheel, below the root of a checkout."""
+    return config_folder().parent / "results" / "leaderboard" / protocol.folder
 
 
 def show(arguments: Sequence[str]) -> None:
@@ -39,10 +39,10 @@ def show(arguments: Sequence[str]) -> None:
     asked = {key: values[0] for key, values in words.items()}
     if len(rest) > 1:
         raise UserError(f"{short(' '.join(rest))}: give one folder, and KEY=VALUE; {USAGE}")
-    folder = Path(os.path.expanduser(rest[0])) if rest else stored()
+    protocol = asked_protocol(asked)
+    folder = Path(os.path.expanduser(rest[0])) if rest else stored(protocol)
     if not folder.is_dir():
         raise UserError(f"{short(str(folder))}: there is no such folder; {USAGE}")
-    protocol = read_protocol(home("protocol", asked.get("protocol", FILE)))
     out = home("out", asked["out"]) if "out" in asked else None
     chosen = {"show": "overview", "score": KINDS[0], "format": out.suffix[1:] if out is not None else "text", **asked}
     names = [entry.name for entry in protocol.entries]

@@ -7,6 +7,7 @@ so that ``--help`` and errors respond at once.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import textwrap
@@ -38,11 +39,12 @@ from fgl_bench.cli.arguments import (
 from fgl_bench.cli.commands import CHOOSING, COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import groups
-from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines
+from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines, suggest
+from fgl_bench.config.compose import mixed_choices
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
-from fgl_bench.errors import PACKAGE, UserError, raised_by_user
-from fgl_bench.results.console import show
+from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.results.console import line_width, show
 from fgl_bench.results.sweep_notes import FOLDER, Note, current_sweep, leave, note_of, reported_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.files import remove_leftovers, scratch
@@ -55,22 +57,25 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE, as a shell reports other tools
 SWEEP = "fgl-bench-sweep-"  # prefix of a folder for Hydra's own output
 
 USAGE = """\
-fgl-bench trains and compares federated graph learning methods: one command composes a dataset, a split, a model, an
-algorithm and a scenario, runs all seeds together and writes accuracies, confidence intervals and client trips.
-It simulates clients for research: it has no privacy mechanism and no secure aggregation, and its only task is node
-classification.
+fgl-bench trains and compares federated graph learning methods. One command
+composes a dataset, a split, a model, an algorithm and a scenario, runs all
+seeds together and writes accuracies, confidence intervals and client trips.
+It simulates clients for research: there is no secure aggregation.
 
-  fgl-bench                                               the default: a generated graph, without downloads
+  fgl-bench                      the default: a generated graph, no downloads
   fgl-bench algorithm=fedsa_gcl dataset=cora split=metis data_dir=PATH
   fgl-bench algorithm=fedprox algorithm.mu=0.1 rounds=50 seeds=[0,1]
-  fgl-bench -m algorithm=local,fedavg num_clients=10,20   every combination, one after another
+  fgl-bench task=graph dataset=mutag
+  fgl-bench -m algorithm=local,fedavg num_clients=10,20
+                                 every combination, one after another
   fgl-bench algorithm=fedavg algorithm._target_=my_module.MyMethod
 
 Options
   --help, --version       this text; the version
   --cfg job               print the composed configuration as yaml and stop
   -m, --multirun          run every combination of comma-separated values
-  --config-dir DIR        add a folder with your own choices: DIR/algorithm/mine.yaml becomes algorithm=mine
+  --config-dir DIR        add a folder with your own choices:
+                          DIR/algorithm/mine.yaml becomes algorithm=mine
   --hydra-help, --info    more about Hydra, which reads the command line
 """
 
@@ -140,11 +145,13 @@ def execute(arguments: list[str]) -> int:
         return 0
     scan_plugins()
     import_from_here()
+    if words and not command and re.fullmatch(r"[a-z]+", words[0]):
+        raise UserError(f"{words[0]}: there is no such command{suggest(words[0], COMMANDS)}")
     if command:
         run_command(command, words[1:], folders)
         return 0
     try:
-        sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
+        sys.argv[1:] = keys_of_swept_groups(options_first(mixed_choices(arguments)))
         options = parsed(sys.argv[1:])
     except UserError as error:
         complain(error)
@@ -274,10 +281,11 @@ def saved_text(finished: list[Path], unfinished: str = "") -> str:
 
 def usage(command: str) -> str:
     """Return the text of ``fgl-bench COMMAND --help``."""
-    lines = [line for line in COMMANDS_USAGE.splitlines() if line.split()[:1] == [command]]
-    if (PACKAGE / "cli" / f"{command}.py").is_file():
-        lines.append(f"usage: {import_module(f'fgl_bench.cli.{command}').USAGE}")
-    return "\n".join(lines)
+    blocks = re.findall(r"^  (?=\S).*\n(?: {20,}.*\n)*", COMMANDS_USAGE, flags=re.MULTILINE)
+    text = "".join(block for block in blocks if block.split()[0] == command)
+    module = import_module(COMMANDS[command].partition(":")[0])
+    line = "" if module.__name__ == "fgl_bench.cli.commands" else getattr(module, "USAGE", "")
+    return f"{text}usage: {line}" if line else text.rstrip()
 
 
 def help_text(folders: Sequence[Path] = ()) -> str:
@@ -285,14 +293,14 @@ def help_text(folders: Sequence[Path] = ()) -> str:
     lines = [USAGE, COMMANDS_USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
     for group in GROUPS:
         lines += wrapped(f"  {group:<18} ", ", ".join(choices(group, folders)) or "(none yet)")
-    lines += ["", "Keys (KEY=VALUE); those of a choice are set as algorithm.mu=0.1, split.ratios=[0.2,0.4,0.4], model.hidden=128"]
+    lines += ["", "Keys (KEY=VALUE); those of a choice are set as algorithm.mu=0.1"]
     for key, value, comment in key_lines((config_folder() / "config.yaml").read_text(encoding="utf-8")):
         lines += wrapped(f"  {key:<18} ", f"{comment} [{value}]")
     return "\n".join(lines)
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    return textwrap.wrap(text, 118, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+    return textwrap.wrap(text, line_width(), initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
 
 
 if __name__ == "__main__":

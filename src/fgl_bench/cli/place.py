@@ -20,7 +20,7 @@ from fgl_bench.cli.check.subject import load_method
 from fgl_bench.config.compose import as_command
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.placement import Placement, alike, diagrams, leaderboard, placement, spoken, stored_results, write, write_row
+from fgl_bench.papers.placement import Placement, diagrams, leaderboard, placement, spoken, stored_results, write, write_row
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import short
 from fgl_bench.results.store import PRESENTATION
@@ -118,7 +118,6 @@ def print_placement(placement: Placement) -> None:
     for model in MODELS:
         ranks, average = placement.ranks(model)
         if ranks is not None and placement.title in ranks.ranks:
-            near = "; ".join(alike(ranks, placement.title)) or "none"
-            line = f"{model} model: average rank {ranks.ranks[placement.title]:.2f} of {len(ranks.ranks)} over {average}; not significantly"
-            line += f" different (critical difference {ranks.difference:.2f}): {near}"
+            text = ranks.texts()[placement.title]
+            line = f"{model} model: average rank {text} of {len(ranks.ranks)} over {average}"
             print(textwrap.fill(line, line_width(), subsequent_indent="  "))

@@ -15,7 +15,7 @@ from fgl_bench.cli.check.subject import load_method
 from fgl_bench.cli.leaderboard import stored
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell
-from fgl_bench.leaderboard.protocol import FILE, read_protocol
+from fgl_bench.leaderboard.protocol import Protocol, asked_protocol
 from fgl_bench.leaderboard.submission import Submission, whole_board, with_guests
 from fgl_bench.leaderboard.views import placement_views, text
 from fgl_bench.results.console import line_width
@@ -24,8 +24,8 @@ from fgl_bench.results.store import PRESENTATION
 from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench place my_method.py leaderboard [columns=webkb] [space=my_space.yaml] [model=gcn] [algorithm.KEY=VALUE]"
-OWN = ("columns", "space", "model", "out", "results", "protocol")
+USAGE = "fgl-bench place my_method.py leaderboard [task=graph] [columns=webkb] [space=my_space.yaml] [model=gcn] [algorithm.KEY=VALUE]"
+OWN = ("task", "columns", "space", "model", "out", "results", "protocol")
 
 
 def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -43,11 +43,11 @@ def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> N
         if count > 1:
             raise UserError(f"{key}= is given twice")
     asked = {key: value for key, value in pairs if key in OWN and value}
-    protocol = read_protocol(home("protocol", asked.get("protocol", FILE)))
-    submission = begun(name, asked, keys)
+    protocol = asked_protocol(asked)
+    submission = begun(name, asked, keys, protocol)
     entry = submission.entry(protocol)
     columns, _ = protocol.narrowed(parts(asked.get("columns", "")), [])
-    results = home("results", asked.get("results", stored()))
+    results = home("results", asked.get("results", stored(protocol)))
     say = partial(print, file=sys.stderr, flush=True)
     for number, column in enumerate(columns, 1):
         say(f"cell {number} of {len(columns)}: {entry.name} in {column.key}")
@@ -56,15 +56,19 @@ def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> N
     tables = placement_views(board, entry.name)
     sys.stdout.write(text(tables, f"{entry.name} among the entries of the leaderboard. {board.status()}", line_width()))
     print("\ndiff.: yours minus it, in points; p: Holm-corrected in a column")
-    print(f"written: {submission.folder}; check it with fgl-bench submit --check {submission.folder}")
+    task = f" task={protocol.task}" * bool(protocol.caption)
+    print(f"written: {submission.folder}; check it with fgl-bench submit --check {submission.folder}{task}")
 
 
-def begun(name: str, asked: Mapping[str, str], keys: Mapping[str, str]) -> Submission:
+def begun(name: str, asked: Mapping[str, str], keys: Mapping[str, str], protocol: Protocol) -> Submission:
     """Write the folder of the method, with its current file."""
     method = load_method(name)
     file = Path(os.path.expanduser(name.partition(":")[0]))
-    model = asked.get("model", "gcn")
-    out = home("out", asked.get("out", Path("placed", f"leaderboard-{method.__name__.lower()}-{model}")))
+    model = asked.get("model", protocol.backbone)
+    if not model.isidentifier():
+        raise UserError(f"model={short(model)}: the leaderboard's methods have one backbone for all clients; name one, such as model=gcn")
+    usual = "-".join(["leaderboard", *[protocol.task] * bool(protocol.caption), method.__name__.lower(), model])
+    out = home("out", asked.get("out", Path("placed", usual)))
     try:
         space = yaml.safe_load(home("space", asked["space"]).read_text(encoding="utf-8")) if "space" in asked else {}
         values = {key: yaml.safe_load(value) for key, value in keys.items()}

@@ -12,7 +12,7 @@ from fgl_bench.cli.check.subject import load
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell
 from fgl_bench.leaderboard.checks import check
-from fgl_bench.leaderboard.protocol import FILE, read_protocol
+from fgl_bench.leaderboard.protocol import asked_protocol
 from fgl_bench.leaderboard.record import read_records
 from fgl_bench.leaderboard.submission import read_submission
 from fgl_bench.results.question import short
@@ -20,7 +20,7 @@ from fgl_bench.results.store import PRESENTATION
 from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench submit --check FOLDER [draw=TEXT] [tolerance=0.01]"
+USAGE = "fgl-bench submit --check FOLDER [task=graph] [draw=TEXT] [tolerance=0.01]"
 
 
 def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """
     words = [text for text in arguments if "=" not in text and text != "--check"]
     given = dict(text.split("=", 1) for text in arguments if "=" in text)
-    wrong = next((key for key in given if key not in ("tolerance", "draw", "protocol", *PRESENTATION)), None)
+    wrong = next((key for key in given if key not in ("task", "tolerance", "draw", "protocol", *PRESENTATION)), None)
     if "--check" not in arguments or len(words) != 1 or wrong is not None:
         raise UserError(f"{short(wrong or ' '.join(arguments))}: {USAGE}; a checked folder is sent as docs/leaderboard.md says")
     try:
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if not 0 <= tolerance <= 1:
         raise UserError("tolerance=: must be a number from 0 to 1, a difference between two scores")
     draw = given.pop("draw", "")
-    protocol = read_protocol(home("protocol", given.pop("protocol", "") or FILE))
+    protocol = asked_protocol({key: given.pop(key) for key in ("task", "protocol") if key in given})
     folder = home("FOLDER", words[0])
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")

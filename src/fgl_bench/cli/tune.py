@@ -43,6 +43,7 @@ from fgl_bench.utils.masking import masked
 from fgl_bench.utils.seeding import derive_seed
 from fgl_bench.utils.sources import code_sums
 
+USAGE = "fgl-bench tune SPACE [dataset=cora] [trials=20] [KEY=VALUE]"
 FOLDER = Path(__file__).parent / "searches"
 KINDS = {"integer": "suggest_int", "real": "suggest_float"}
 MOST = 2**32 - 1

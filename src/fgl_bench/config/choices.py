@@ -19,6 +19,8 @@ GROUPS = (
 )  # fmt: skip
 NAMED = tuple(group for group in GROUPS if group not in ("tracker", "experiment"))  # in results
 
+SHORT = 20  # names that are listed although one is near
+
 
 def config_folder() -> Path:
     """Return ``conf/``: in the package if installed from a wheel, in the root of a checkout."""
@@ -92,15 +94,18 @@ def content(group: str, choice: str) -> dict[str, Any]:
 
 
 def own_file(group: str, name: str) -> str:
-    """Return advice for a graph file given as a dataset name; empty if ``name`` is not such a file."""
+    """Return advice for a file given as a name: a graph as dataset, or a class; empty if ``name`` is not such a file."""
+    if name.endswith(".py"):
+        return f"; a class of your own is {group}._target_={Path(name).stem}.MyClass"
     return f"; a graph of your own is dataset=custom dataset.path={name}" if group == "dataset" and name.endswith((".npz", ".pt")) else ""
 
 
 def suggest(name: str, allowed: Iterable[str]) -> str:
-    """Return ``; did you mean x? allowed: a, b, x``, without empty parts."""
+    """Return ``; did you mean x, y or z?``, of the nearest names, and ``allowed: a, b, x`` if none is near or the list is short."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(name, names, n=1)
-    return (f"; did you mean {near[0]}?" if near else ";" if names else "") + (f" allowed: {', '.join(names)}" if names else "")
+    near = difflib.get_close_matches(name, names)
+    guess = "; did you mean " + " or ".join(filter(None, (", ".join(near[:-1]), near[-1]))) + "?" if near else ";" if names else ""
+    return guess + (f" allowed: {', '.join(names)}" if names and not (near and len(names) > SHORT) else "")
 
 
 def key_lines(text: str) -> list[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ class Composer:
 
     def whole(self, overrides: Iterable[str]) -> DictConfig:
         """Return the configuration including Hydra's group ``hydra``."""
-        overrides = list(overrides)
+        overrides = mixed_choices(overrides)
         check_lengths(overrides)
         with COMPOSING:
             base = version.getbase()
@@ -59,6 +60,25 @@ class Composer:
                 return self.loader.load_configuration("config", [*self.always, *overrides], RunMode.RUN, from_shell=False)
             finally:
                 version.VersionBase.instance().version_base = base
+
+
+def mixed_choices(arguments: Iterable[str]) -> list[str]:
+    """Write ``model=[gcn,gat]`` as the choice ``model=gcn+gat``, which is made here: ``model.gcn`` and ``model.gat`` have the keys of each.
+
+    A second ``gcn`` is ``model.gcn_2``.
+    """
+    written = []
+    for text in arguments:
+        if text.startswith("model="):
+            text = re.sub(r"\[([\w,\s]+)\]", lambda found: re.sub(r"\s*,\s*", "+", found[1].strip()), text)
+            for choice in re.findall(r"\w+(?:\+\w+)+", text):
+                names = choice.split("+")
+                keys = [name if name not in names[:i] else f"{name}_{1 + names[:i].count(name)}" for i, name in enumerate(names)]
+                defaults = [{f"/model@{key}": name} for key, name in zip(keys, names, strict=True)]
+                node = {"defaults": [*defaults, "_self_"], "_target_": "fgl_bench.models._mixed.mixed"}
+                ConfigStore.instance().store(group="model", name=choice, node=node, provider="fgl-bench")
+        written.append(text)
+    return written
 
 
 @contextmanager

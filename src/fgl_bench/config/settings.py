@@ -19,7 +19,6 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least, between, check_range, require
 from fgl_bench.utils.participation import participants
 
-DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
 MOST_SEEDS = 1000  # also the maximum length of other lists
 RANGES = {

@@ -97,8 +97,9 @@ def missing_choice(error: MissingConfigException) -> str:
     name = path[len(group) + 1 :]
     if not group:
         return plain(error)
-    known = {*choices(group), *(error.options or ())}
-    return f"{group}={name}: there is no such {group}{own_file(group, name) or suggest(name, known)}"
+    known = {*choices(group), *(option for option in error.options or () if "+" not in option)}  # without lists of this command
+    hint = own_file(group, name) or suggest(name, known)
+    return f"{group}={name}: there is no such {group}{hint}" + (f" fgl-bench ls {group} lists all" if hint.endswith("?") else "")
 
 
 def unknown_key(error: OmegaConfBaseException) -> str:

@@ -90,9 +90,9 @@ def build_federations(
             raise UserError(f"{key}: {why}; raise the second number of split.ratios")
         if not any(client.test.any() for client in clean):
             raise UserError(f"{key}: no client has a test node; raise the third number of split.ratios")
-        observed = sparse(clean, sparsity, seed)
-        scored = observed if sparsity.evaluation == "observed" else clean
-        observed = noisy(observed, noise, seed, graph.num_classes)
+        sparsed = sparse(clean, sparsity, seed)
+        scored = sparsed if sparsity.evaluation == "observed" else clean
+        observed = labeling.observed(noisy(sparsed, noise, seed, graph.num_classes))
         if split.inductive:
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
         federations.append(
@@ -123,14 +123,20 @@ def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False,
 
 
 def build_server_federation(
-    graph: Graph, split: Split, sparsity: Sparsity, num_clients: int | None, seed: int, ratios: tuple[float, float, float], noise: Noise
+    graph: Graph,
+    split: Split,
+    sparsity: Sparsity,
+    num_clients: int | None,
+    seed: int,
+    ratios: tuple[float, float, float],
+    noise: Noise | None = None,
 ) -> ServerFederation:
     """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
     with announce_if_slow(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
     clean = tuple(clients)
-    observed = noisy(sparse(clean, sparsity, seed), noise, seed, graph.num_classes)
+    observed = noisy(sparse(clean, sparsity, seed), noise or NoNoise(), seed, graph.num_classes)
     held: dict[str, Any] = {"clients": clean, "observed": observed, "cross_edges": cross_edges, "server": server}
     return ServerFederation(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
 
@@ -246,6 +252,10 @@ class Labeling:
         """Return the clients with the labels and masks of their examples; arguments are those of :meth:`Split.draw_masks`."""
         masks = split.draw_masks(units, parts, ratios, seeds, cache_dir)
         return tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True))
+
+    def observed(self, clients: tuple[ClientGraph, ...]) -> tuple[ClientGraph, ...]:
+        """Return the part of the clients that training needs; ``clients`` itself if that is all."""
+        return clients
 
     def facts(self, graph: Graph) -> dict[str, Any]:
         """Return the fields of :class:`Federation` that differ from those of the graph."""

@@ -120,6 +120,11 @@ class ClientGraph:
         return None
 
     @property
+    def held_out(self) -> ClientGraph:
+        """The part of the data that scores are computed from, with all validation and test examples; nodes need their neighbors."""
+        return self
+
+    @property
     def folder(self) -> Path | None:
         """The folder that features and edges are mapped from, for this partition; None where either is in memory."""
         return folder_of(self.features, self.edges)

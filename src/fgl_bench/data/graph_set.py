@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.graph import ClientGraph, Graph
+from fgl_bench.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,34 @@ class ClientOfGraphs(ClientGraph):
     def reference(self) -> np.ndarray:
         """The nodes of training graphs; all nodes of a client without training graphs."""
         return self.train[self.graph] | (not self.train.any())
+
+    @property
+    def training_part(self) -> ClientOfGraphs:
+        """The client with its training graphs only; with all if it has none."""
+        return ClientOfGraphs(**self._part(self.train))
+
+    @property
+    def held_out(self) -> HeldOutGraphs:
+        return HeldOutGraphs(**self._part(self.val | self.test))
+
+    def _part(self, graphs: np.ndarray) -> dict[str, Any]:
+        """Return the fields of the client with the graphs ``graphs [m]`` (bool); with all graphs if there are none."""
+        graphs = graphs | (not graphs.any())
+        here = graphs[self.graph]
+        edges = self.edges[:, here[self.edges[0]]]
+        masks = {name: getattr(self, name)[graphs] for name in ("labels", "train", "val", "test", "ids")}
+        number, position = np.cumsum(graphs) - 1, np.cumsum(here) - 1
+        own = {"nodes": self.nodes[here], "features": self.features[here], "edges": np.ascontiguousarray(position[edges])}
+        return {**masks, **own, "graph": number[self.graph[here]]}
+
+
+@dataclass(frozen=True)
+class HeldOutGraphs(ClientOfGraphs):
+    """The graphs that scores are of; training graphs, over which batch normalization takes mean and variance, are not among them."""
+
+    @property
+    def reference(self) -> NoReturn:
+        raise UserError("the model reads Batch.reference in evaluation; it has to say so by normalizes = True")
 
 
 @dataclass(frozen=True)

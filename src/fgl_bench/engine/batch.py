@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -164,7 +164,7 @@ class Batch:
 
     on_disk: bool = False
 
-    rebuilt = ("_operators", "_derived", "_truth", "training_nodes", "scored")
+    rebuilt = ("_operators", "_derived", "_truth", "memo", "training_nodes", "scored")
     """Attributes that a checkpoint omits."""
 
     def __init__(
@@ -240,6 +240,11 @@ class Batch:
 
     @cached_property
     def _truth(self) -> dict[int, Tensor]:
+        return {}
+
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What a network makes of this batch once, by a key of its own."""
         return {}
 
     @cached_property

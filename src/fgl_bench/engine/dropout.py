@@ -67,6 +67,10 @@ class Dropout:
     def __init__(self, rate: float, key: Tensor, layers: Layers | None = None):
         self.rate, self.key, self.layers, self.calls = rate, key, layers, 0
 
+    def select(self, index: Tensor, rate: float) -> Dropout:
+        """The dropout of the replicas ``index`` with a rate of their own, before any call; masks are those of the whole."""
+        return Dropout(rate, self.key[index], None if self.layers is None else Layers(self.layers.keys[:, index]))
+
     def __call__(self, x: Tensor, rate: float | None = None) -> Tensor:
         """``[k, n, h]`` to the same shape; every call within a step draws a new mask. ``rate`` overrides the default."""
         threshold = _threshold(self.rate if rate is None else rate)

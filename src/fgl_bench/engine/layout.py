@@ -52,6 +52,10 @@ class ParameterLayout:
     def count(self) -> int:
         return sum(math.prod(shape) for name, shape in self.shapes.items() if name not in self.personal)
 
+    def of(self, replica: int) -> ParameterLayout:
+        """The layout of one replica's row: this one, unless clients have backbones of their own."""
+        return self
+
     def numel(self, name: str) -> int:
         """Scalars of one parameter."""
         return math.prod(self.shapes[name])

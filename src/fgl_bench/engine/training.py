@@ -94,7 +94,6 @@ class Trainer:
         frozen = self.algorithm.frozen
         if unknown := [name for name in frozen if name not in self.layout.shapes]:
             raise UserError(f"frozen: the model has no parameter {unknown[0]}; it has {', '.join(self.layout.shapes)}")
-        self._frozen = [slice(start := self.layout.offsets[name], start + self.layout.numel(name)) for name in frozen]
         rates = {**self.model.rates, **dict.fromkeys(frozen, Rates(0.0, 0.0))}
         return grouped(make, self.layout, self.lr, self.weight_decay, rates)
 
@@ -287,8 +286,8 @@ class Trainer:
     def _descend(self, step: LocalStep, gradients: Sequence[Tensor]) -> None:
         """Update the models ``step.theta`` from the gradients of ``step.parameters``, without frozen parameters."""
         flat = self.layout.collect(dict(zip(step.parameters, gradients, strict=True)))
-        for columns in self._frozen:
-            flat[:, columns] = 0
+        for name in self.algorithm.frozen:  # may change with the network
+            self.layout.view(flat, name).zero_()
         flat = self.algorithm.correct_gradient(step, flat)
         check_shape("correct_gradient()", flat, dict(zip("kP", step.theta.shape, strict=True)), "k P")
         if self.clip_gradient is not None:

@@ -97,10 +97,14 @@ class Board:
         keys = set(lacking.columns)
         return list(lacking.index), [column for column in self.columns if column.key in keys and len(lacking.index)]
 
+    def of_column(self, column: str) -> list[Record]:
+        """Return the cells of a column."""
+        return [record for record in self.records if record.column == column]
+
     def base(self, entry: str, method: str) -> str:
         """Return the name of ``method`` on the entry's own backbone."""
         model = self.entries[entry].model
-        return method if model == "gcn" else f"{method}-{model}"
+        return method if model == self.protocol.backbone else f"{method}-{model}"
 
     def status(self) -> str:
         """Return the number of complete, started, later and outdated cells as a sentence."""
@@ -111,7 +115,9 @@ class Board:
         done = sum(record.complete for record in own)
         begun = f", {len(own) - done} begun" if len(own) > done else ""
         other = f"; {len(self.others)} of another protocol are left out" if self.others else ""
-        return f"{done} of {len(pairs)} cells are complete{begun}; {later} are too expensive without a GPU{other}."
+        dear = f"; {later} are too expensive without a GPU" if later else ""
+        task = f"task={protocol.task}: " if protocol.caption else ""
+        return f"{task}{done} of {len(pairs)} cells are complete{begun}{dear}{other}."
 
 
 def read_board(folder: Path, protocol: Protocol) -> Board:

@@ -50,6 +50,26 @@ def write_predictions(
         write_bytes(path, buffer.getvalue())
 
 
+def read_predictions(path: Path, scores: Sequence[float | None], metric: str) -> bytes:
+    """Return the content of a stored file.
+
+    Raises:
+        ValueError: it is damaged, or does not give ``scores``, of the test seeds.
+    """
+    content = path.read_bytes()
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    sizes, again = arrays.pop("sizes", np.zeros((0, 0), dtype=np.int64)), []
+    ends = np.cumsum(sizes.sum(1))
+    if len(sizes) != len(scores) or any(value.shape != (ends[-1],) for value in arrays.values()) or "nodes" not in arrays:
+        raise ValueError(f"{path.name}: predictions are not of {len(scores)} seeds")
+    for size, end in zip(sizes, ends, strict=True):
+        again.append(score_of({name: value[end - size.sum() : end] for name, value in arrays.items()} | {"sizes": size}))
+    if any(one is None or two is None or abs(one - two) > TOLERANCE[metric] for one, two in zip(again, scores, strict=True)):
+        raise ValueError(f"{path.name}: predictions do not give the scores of the cell")
+    return content
+
+
 def arrays_of_seeds(cfg: DictConfig, folder: Path, model: str) -> Iterator[tuple[int, str, Arrays]]:
     """Yield seed, metric and arrays of the seeds of a run; no arrays if its models do not fit the network; nothing for pooled clients."""
     from fgl_bench.runner.predictions import predicted

@@ -20,9 +20,13 @@ import yaml
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.config.values import plain, shown
 from fgl_bench.errors import UserError
+from fgl_bench.results.scored import DEFAULT_TASK, of_task
+from fgl_bench.utils.files import home
 from fgl_bench.utils.seeding import generator
 
 FILE = Path(__file__).with_name("protocol.yaml")
+FILES = {DEFAULT_TASK: FILE} | {path.stem.removeprefix("protocol_"): path for path in sorted(FILE.parent.glob("protocol_*.yaml"))}
+"""The file of each task's protocol."""
 NATURAL = "natural"
 UNKNOWN = "unknown"  # width and depth of a backbone that the protocol does not know
 
@@ -34,7 +38,7 @@ class Entry:
     """A method with a backbone.
 
     Attributes:
-        name: name in files and rows: ``fedgta``, or ``fedgta-gamlp`` if the backbone is not GCN.
+        name: name in files and rows: ``fedgta``, or ``fedgta-gamlp`` if the backbone is not the protocol's.
         algorithm: choice of the group ``algorithm``, or the class of an external method.
         model: choice of the group ``model``.
         shared: tuned keys of all entries, with the backbone's width and depth; empty without tuning.
@@ -74,9 +78,10 @@ class BoardColumn:
 
 @dataclass(frozen=True)
 class Protocol:
-    """Rules for all entries; ``protocol.yaml`` explains the attributes.
+    """Rules for all entries of a task; ``protocol.yaml`` explains the attributes.
 
     Attributes:
+        backbone: the backbone of entries that name none, and of those named by their method alone.
         setting: content of the preset of all runs.
         models: width and depth by backbone.
         changed: further keys of all runs; empty in the package's protocol.
@@ -98,6 +103,24 @@ class Protocol:
     columns: tuple[BoardColumn, ...]
     entries: tuple[Entry, ...]
     changed: tuple[str, ...] = ()
+    task: str = DEFAULT_TASK
+    backbone: str = "gcn"
+
+    @property
+    def caption(self) -> str:
+        """``, task=graph``; empty for the default task."""
+        return of_task({"task": self.task})
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of its cells, below ``results/leaderboard``."""
+        return "_".join([*[self.task] * bool(self.caption), f"v{self.version}"])
+
+    @property
+    def ratio(self) -> float:
+        """Test examples per training example; datasets without ratios in the preset have 0.4/0.2."""
+        train, _, test = self.setting["split"].get("ratios") or (0.2, 0.4, 0.4)
+        return test / train
 
     def digest(self, entry: Entry, column: BoardColumn) -> str:
         """Return twelve hex digits of the hash of the common rules, the entry and the column, which determine the scores of a cell."""
@@ -169,7 +192,7 @@ def check_known(key: str, given: Sequence[str], known: Collection[str]) -> None:
 
 
 def read_protocol(path: Path = FILE) -> Protocol:
-    """Read a protocol, by default the package's; raises UserError for an invalid file."""
+    """Read a protocol, by default that of node classification; raises UserError for an invalid file."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         preset = config_folder() / "experiment" / f"{content['experiment']}.yaml"
@@ -178,6 +201,7 @@ def read_protocol(path: Path = FILE) -> Protocol:
         columns = [BoardColumn(key, **{**what, "overrides": tuple(what.get("overrides", ()))}) for key, what in content["columns"].items()]
         common = ("version", "experiment", "sampler_seed", "tuning_seeds", "test_seeds", "clients")
         rules = {key: content[key] for key in (*common, "widen", "stragglers", "scenarios", "shared", "models", "dear_columns")}
+        rules |= {key: content[key] for key in ("task", "backbone") if key in content}
         protocol = Protocol(**rules, setting=setting, columns=tuple(columns), entries=(), changed=tuple(content.get("changed", ())))
         named = [(name, what, True) for name, what in content["references"].items()]
         named += [(name, what, False) for name, what in content["methods"].items()]
@@ -185,6 +209,18 @@ def read_protocol(path: Path = FILE) -> Protocol:
         return Protocol(**{**vars(protocol), "entries": entries})
     except (OSError, yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: no protocol of a leaderboard ({type(error).__name__}: {' '.join(str(error).split())[:100]})") from error
+
+
+def asked_protocol(asked: Mapping[str, str]) -> Protocol:
+    """Read the protocol that the arguments ``protocol=FILE`` or ``task=NAME`` of a command name, by default that of node classification.
+
+    Raises:
+        UserError: the task has no protocol, or the file is invalid.
+    """
+    task = asked.get("task", DEFAULT_TASK)
+    if task not in FILES:
+        raise UserError(f"task={task[:60]}: has no leaderboard{suggest(task, FILES)}")
+    return read_protocol(home("protocol", asked["protocol"]) if asked.get("protocol") else FILES[task])
 
 
 def check_numbers(content: Mapping[str, Any], path: Path) -> None:
@@ -209,7 +245,7 @@ def entries_of(protocol: Protocol, name: str, what: Mapping[str, Any], reference
     own, expensive = space_of(what.get("space", {}), name), what.get("dear", [])
     return [
         Entry(
-            name=name if model == "gcn" else f"{name}-{model}",
+            name=name if model == protocol.backbone else f"{name}-{model}",
             algorithm=algorithm,
             model=model,
             shared=shared_of(protocol, model) if tuned is True else {},
@@ -218,7 +254,7 @@ def entries_of(protocol: Protocol, name: str, what: Mapping[str, Any], reference
             reference=reference,
             expensive=expensive is True or model in (expensive or []),
         )
-        for model in what.get("models", ["gcn"])
+        for model in what.get("models", [protocol.backbone])
     ]
 
 

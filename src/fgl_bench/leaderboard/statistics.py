@@ -1,6 +1,6 @@
 """Statistics of the leaderboard's cells.
 
-The estimand is the mean score over masks, partitions and initializations of *this* graph, for the configuration that was tuned once. Two
+The estimand is the mean score over masks, partitions and initializations of *this* data set, for the configuration that was tuned once. Two
 tests stand side by side: the paired t-test over the seeds, which is valid for that, and Nadeau and Bengio's (Machine Learning 52,
 2003), whose variance also holds training sets that overlap; it asks for another sample of the same size.
 """
@@ -22,7 +22,6 @@ from fgl_bench.results.statistics import holm, pareto
 from fgl_bench.utils.seeding import generator
 
 LEVEL = 0.05
-RATIO = 2.0  # test nodes per training node: 0.4 / 0.2
 MARGIN = 0.01  # two means are equivalent if they differ by less than a point
 DRAWS = 2000  # of the bootstrap
 
@@ -43,8 +42,12 @@ class Difference:
     equivalence: float
 
 
-def difference(one: np.ndarray, other: np.ndarray, margin: float = MARGIN) -> Difference:
-    """Test ``one - other``, paired by seed; p-values of equal differences are 0 or 1."""
+def difference(one: np.ndarray, other: np.ndarray, ratio: float, margin: float = MARGIN) -> Difference:
+    """Test ``one - other``, paired by seed; p-values of equal differences are 0 or 1.
+
+    Args:
+        ratio: test examples per training example (:attr:`Protocol.ratio`).
+    """
     from scipy import stats
 
     gaps = np.asarray(one) - np.asarray(other)
@@ -56,7 +59,7 @@ def difference(one: np.ndarray, other: np.ndarray, margin: float = MARGIN) -> Di
             return float(distance <= 1e-12)
         return float(sides * stats.t.sf(distance / math.sqrt(spread), count - 1))
 
-    plain, corrected = p(abs(mean), variance / count, 2), p(abs(mean), variance * (1 / count + RATIO), 2)
+    plain, corrected = p(abs(mean), variance / count, 2), p(abs(mean), variance * (1 / count + ratio), 2)
     return Difference(mean, min(plain, 1), min(corrected, 1), p(margin - abs(mean), variance / count, 1))
 
 
@@ -70,7 +73,7 @@ def against(board: Board, method: str, kind: str = "primary") -> pd.DataFrame:
         scores = board.scores(column.key, kind)
         pairs = [(name, board.base(name, method)) for name in scores]
         pairs = [(name, base) for name, base in pairs if base in scores and base != name and board.entries[name].algorithm != method]
-        tests = [difference(scores[name], scores[base]) for name, base in pairs]
+        tests = [difference(scores[name], scores[base], board.protocol.ratio) for name, base in pairs]
         adjusted = zip(holm([test.plain for test in tests]), holm([test.corrected for test in tests]), strict=True)
         rows += [
             {"entry": name, "column": column.key, "base": base, **vars(test), "plain": plain, "corrected": corrected}
@@ -233,7 +236,8 @@ def best_of(board: Board, column: str, kind: str = "primary") -> tuple[str | Non
         return None, {}
     best = max(scores, key=lambda name: scores[name].mean())
     others = [name for name in scores if name != best]
-    return best, dict(zip(others, holm([difference(scores[best], scores[name]).plain for name in others]), strict=True))
+    tests = [difference(scores[best], scores[name], board.protocol.ratio) for name in others]
+    return best, dict(zip(others, holm([test.plain for test in tests]), strict=True))
 
 
 def equivalent(board: Board, kind: str = "primary") -> Iterator[tuple[str, int, int]]:
@@ -243,7 +247,7 @@ def equivalent(board: Board, kind: str = "primary") -> Iterator[tuple[str, int, 
         best, others = best_of(board, column.key, kind)
         scores = board.scores(column.key, kind)
         for name in others:
-            test = difference(scores[str(best)], scores[name])
+            test = difference(scores[str(best)], scores[name], board.protocol.ratio)
             counts.setdefault(name, []).append(test.mean < MARGIN and test.equivalence < LEVEL)
         if best is not None:
             counts.setdefault(best, []).append(True)

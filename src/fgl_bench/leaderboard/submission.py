@@ -91,8 +91,8 @@ class Submission:
 
 
 def title(name: str, model: str, protocol: Protocol) -> str:
-    """Return the entry's name: the class in lower case, with its backbone unless GCN, distinct from the protocol's entries."""
-    lower = name.lower() if model == "gcn" else f"{name.lower()}-{model}"
+    """Return the entry's name: the class in lower case, with its backbone unless the protocol's, distinct from the protocol's entries."""
+    lower = name.lower() if model == protocol.backbone else f"{name.lower()}-{model}"
     return f"{lower}-own" if any(lower == entry.name for entry in protocol.entries) else lower
 
 

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 NONE = "nothing to show yet"
 LINE = "-- references --"
-ESTIMAND = [
-    "Scores are means over 10 seeds: masks, partitions and initializations of this graph, for one tuned configuration.",
-    "plain: paired t-tests over the seeds. corrected: Nadeau and Bengio's, which also hold for training sets that overlap",
-    f"(test/train = {statistics.RATIO:g}). Both at 5 %, Holm-corrected in a column. Graphs weigh alike.",
-]
 
 
 @dataclass(frozen=True)
@@ -35,6 +30,15 @@ class View:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
+
+
+def estimand(board: Board) -> list[str]:
+    """Return the sentences on what is estimated and tested."""
+    return [
+        f"Scores are means over {len(board.protocol.test_seeds)} seeds: masks, partitions and initializations of this data set, for one",
+        "tuned configuration. plain: paired t-tests over the seeds. corrected: Nadeau and Bengio's, which also hold for training sets",
+        f"that overlap (test/train = {board.protocol.ratio:.2g}). Both at 5 %, Holm-corrected in a column. Data sets weigh alike.",
+    ]
 
 
 def overview(board: Board, kind: str) -> list[View]:
@@ -56,14 +60,14 @@ def overview(board: Board, kind: str) -> list[View]:
         counted = [f"{a} ({b})" if a else "" for a, b in zip(counted[::2], counted[1::2], strict=True)]
         rows.append([name, str(done.get(name, "")), *placed, equal.get(name, ""), *counted])
     head = ["entry", "cells", "rank", "wins", "points below best", "as good as best", "against local", "against FedAvg"]
-    over = f"over {columns_text(columns)} in which all ranked entries have a score, [95 % bootstrap over graphs and seeds]"
+    over = f"over {columns_text(columns)} in which all ranked entries have a score, [95 % bootstrap over data sets and seeds]"
     notes = [
         f"rank, wins (% of comparisons), points below the best: {over}. Entries with a missing cell there have none.",
         "as good as best: columns in which it is within a point of the best (two one-sided paired t-tests, 5 %).",
         "against local, FedAvg: columns in which it is better/worse than that on its own backbone: plain (corrected).",
-        *ESTIMAND,
+        *estimand(board),
     ]
-    return [View("leaderboard", head, rows, notes if rows else ())]
+    return [View(f"leaderboard{board.protocol.caption}", head, rows, notes if rows else ())]
 
 
 def lined(board: Board, names: Sequence[str]) -> list[str]:
@@ -88,8 +92,10 @@ def scores(board: Board, kind: str) -> list[View]:
         cells = [] if name == LINE else [marked(shown[name][key], name, *best[key]) for key in means.columns]
         if any(cells) or name == LINE:
             rows.append([name, *(cells or [""] * len(means.columns))])
-    notes = ["* best ranked entry. ~ not significantly different from it (plain). minesweeper, tolokers: area under the curve.", *ESTIMAND]
-    return [View(f"test score in %, {kind}", ["entry", *means.columns], rows, notes if rows else ())]
+    curves = [column.key for column in board.columns if "auc" in {record.facts.get("metric") for record in board.of_column(column.key)}]
+    notes = ["* best ranked entry. ~ not significantly different from it (plain).", *estimand(board)]
+    notes[1:1] = [f"{', '.join(curves)}: area under the curve."] if curves else []
+    return [View(f"test score in %{board.protocol.caption}, {kind}", ["entry", *means.columns], rows, notes if rows else ())]
 
 
 def marked(score: float, name: str, best: str | None, p: dict[str, float]) -> str:
@@ -110,8 +116,8 @@ def against(board: Board, kind: str) -> list[View]:
         table = shown.pivot(index="entry", columns="column", values="text").fillna("")
         keys = [column.key for column in board.columns if column.key in table.columns]
         rows = [[name, *table.loc[name, keys]] for name in board.entries if name in table.index]
-        parts.append(View(f"points above {method} on the same backbone, {kind}", ["entry", *keys], rows))
-    notes = ["* different by the plain test, ** by the corrected one too.", *ESTIMAND]
+        parts.append(View(f"points above {method} on the same backbone{board.protocol.caption}, {kind}", ["entry", *keys], rows))
+    notes = ["* different by the plain test, ** by the corrected one too.", *estimand(board)]
     return [*parts[:-1], View(parts[-1].title, parts[-1].head, parts[-1].rows, notes)]
 
 
@@ -132,7 +138,7 @@ def tuning(board: Board, kind: str) -> list[View]:
         "learning rate is the smallest or largest tried.",
     ]
     head = ["entry", "columns", "gain", "best of 2", "of 3", "of 6", "at an edge"]
-    return [View("tuning", head, rows, notes if rows else ())]
+    return [View(f"tuning{board.protocol.caption}", head, rows, notes if rows else ())]
 
 
 def costs(board: Board, kind: str) -> list[View]:
@@ -146,12 +152,12 @@ def costs(board: Board, kind: str) -> list[View]:
         for name, row in table.iterrows()
     ]  # fmt: skip
     notes = [
-        f"Means over {columns_text(columns)}, of a seed, graphs alike, at equal client trips. time: on the virtual clock, the same",
+        f"Means over {columns_text(columns)}, of a seed, data sets alike, at equal client trips. time: on the virtual clock, the same",
         "30 % slow clients for every entry. at equal time: score when the fastest entry of the column has made its trips. * no",
         "ranked entry scores more in less time.",
     ]
     head = ["entry", "score", "at equal time", "time", "MB", "local steps", "seconds", ""]
-    return [View("score against costs", head, rows, notes if rows else ())]
+    return [View(f"score against costs{board.protocol.caption}", head, rows, notes if rows else ())]
 
 
 def fairness(board: Board, kind: str) -> list[View]:
@@ -160,7 +166,7 @@ def fairness(board: Board, kind: str) -> list[View]:
     names = {"worst": "worst", "tenth": "lowest tenth", "median": "median", "best": "best", "std": "std"}
     rows = [[str(name), *(f"{row[key]:.1f}" for key in names)] for name, row in table.iterrows()]
     notes = [f"Test score in % over the clients, means over the seeds of {columns_text(columns)}; the best worst client first."]
-    return [View("fairness over clients", ["entry", *names.values()], rows, notes if rows else ())]
+    return [View(f"fairness over clients{board.protocol.caption}", ["entry", *names.values()], rows, notes if rows else ())]
 
 
 VIEWS: dict[str, Callable[[Board, str], list[View]]] = {
@@ -209,7 +215,8 @@ def placement_views(board: Board, guest: str) -> list[View]:
 
 def of_column(board: Board, guest: str, column: str) -> View:
     scores = board.scores(column)
-    tests = {name: statistics.difference(scores[guest], scores[name]) for name in scores if name != guest} if guest in scores else {}
+    others, ratio = [name for name in scores if name != guest and guest in scores], board.protocol.ratio
+    tests = {name: statistics.difference(scores[guest], scores[name], ratio) for name in others}
     adjusted = [dict(zip(tests, holm([getattr(test, p) for test in tests.values()]), strict=True)) for p in ("plain", "corrected")]
     order = sorted(scores, key=lambda name: -scores[name].mean())
     ranks = {name: str(place) for place, name in enumerate(board.ranked(order), 1)}
@@ -218,7 +225,7 @@ def of_column(board: Board, guest: str, column: str) -> View:
         compared = [f"{100 * tests[name].mean:+.1f}", *(f"{p[name]:.3f}" for p in adjusted)] if name in tests else ["", "", ""]
         rows.append([ranks.get(name, ""), f"> {name}" if name == guest else name, f"{100 * scores[name].mean():.1f}", *compared])
     notes = [] if guest in scores else [f"{guest} has no score: a seed has diverged, or the cell is not complete."]
-    return View(column, ["", "entry", "score", "diff.", "p, plain", "p, corrected"], rows, notes)
+    return View(f"{column}{board.protocol.caption}", ["", "entry", "score", "diff.", "p, plain", "p, corrected"], rows, notes)
 
 
 def draw(board: Board) -> Iterator[tuple[str, Figure]]:
@@ -229,7 +236,8 @@ def draw(board: Board) -> Iterator[tuple[str, Figure]]:
     if len(table) > 1:
         labels = {"time": "virtual time", "megabytes": "MB sent per seed", "steps": "local steps per seed"}
         numbers = {str(name): number for number, name in enumerate(table.index)}
-        with grid(len(labels), 3, (3.2, 3.0), f"Leaderboard, means over {columns_text(columns)}", len(table)) as (figure, axes):
+        title = f"Leaderboard{board.protocol.caption}, means over {columns_text(columns)}"
+        with grid(len(labels), 3, (3.2, 3.0), title, len(table)) as (figure, axes):
             for axis, (cost, label) in zip(axes, labels.items(), strict=True):
                 draw_tradeoff(axis, {str(name): (row[cost], row["score"]) for name, row in table.iterrows()}, numbers)
                 axis.set(xlabel=label, ylabel="score in %")

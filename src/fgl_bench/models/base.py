@@ -43,6 +43,11 @@ class Backbone:
         return False
 
     @property
+    def normalizes(self) -> bool:
+        """Return True if a node's output depends on the nodes ``Batch.reference`` of its client, as with batch normalization."""
+        return False
+
+    @property
     def drops(self) -> bool:
         """Return True if training mode draws dropout masks."""
         return bool(self.dropout)
@@ -82,6 +87,10 @@ class Backbone:
             name: glorot(shape, generator) if len(shape) > 1 else torch.zeros(shape, dtype=torch.float64)
             for name, shape in layout.shapes.items()
         }
+
+    def initial(self, layout: ParameterLayout, make: Callable[[], torch.Generator], replicas: range) -> Tensor:
+        """Return the initial models of some replicas of one seed, ``[k, P]`` float64; ``make`` makes the seed's generator."""
+        return layout.pack(self.init_parameters(layout, make())).expand(len(replicas), -1)
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         """Return the result of the forward pass before any dropout, ``[k, n, h]``.
@@ -177,6 +186,10 @@ class Around(Backbone):
     @property
     def rows_suffice(self) -> bool:
         return self.inner.rows_suffice
+
+    @property
+    def normalizes(self) -> bool:
+        return self.inner.normalizes
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return self.inner.layout(num_features, num_classes)

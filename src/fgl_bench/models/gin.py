@@ -72,6 +72,10 @@ class GIN(FirstHop):
             shapes |= {"middle.weight": (wide, wide), "middle.bias": (wide,), **self._norm("middle.out", wide)}
         return ParameterLayout({**shapes, "head.weight": (wide, num_classes), "head.bias": (num_classes,)}, inputs=("conv0.weight",))
 
+    @property
+    def normalizes(self) -> bool:
+        return self.norm == "batch"
+
     def _norm(self, name: str, width: int) -> dict[str, tuple[int, ...]]:
         return {f"{name}_scale": (width,), f"{name}_shift": (width,)} if self.norm == "batch" else {}
 

@@ -169,7 +169,8 @@ def block(table: Table, known: Collection[tuple[str, str]]) -> Block:
 def ranked(whole: Block, scores: Mapping[tuple[str, str], CellScore]) -> Ranks | None:
     """Return average ranks of a block's rows."""
     rows, shown = whole
-    return statistics.average_ranks({row.title: [mean(scores[row.key, column.key].per_seed) for column in shown] for row in rows})
+    values = {row.title: [mean(scores[row.key, column.key].per_seed) for column in shown] for row in rows}
+    return statistics.average_ranks(values, [column.dataset for column in shown])
 
 
 def shared(whole: Block, cells: Mapping[tuple[str, str], Mapping], model: str) -> dict[str, dict[str, float]]:
@@ -187,11 +188,11 @@ def shared(whole: Block, cells: Mapping[tuple[str, str], Mapping], model: str) -
 
 ABOUT = (
     "*Worse than the best*: two-sided paired t-tests across the seeds against the best mean of the column, corrected by Holm for the "
-    "comparisons of the column, at 5 %. Seeds that share a partition differ by initialization, dropout and stragglers only, so a test "
-    "says what is true of *this* partition; with fewer than five seeds it finds large differences only. *Rank*: mean rank over the "
-    "columns that all ranked methods were run on; two ranks that are closer than the critical difference (Nemenyi, 5 %) do not differ "
-    "significantly. *tau*: Kendall's tau-b of our order of the methods and the printed one; of several readings of a printed row the "
-    "first counts. *Front*: no other method moves fewer bytes and scores as high, or as few and scores higher."
+    "comparisons of the column, at 5 %. Seeds that share a partition differ by initialization, dropout and stragglers only, so a "
+    "test says what is true of *this* partition; with fewer than five seeds it finds large differences only. *Rank*: mean rank over"
+    " the columns that all ranked methods were run on, [95 % bootstrap over graphs; a graph brings all of its columns]. *tau*: "
+    "Kendall's tau-b of our order of the methods and the printed one; of several readings of a printed row the first counts. "
+    "*Front*: no other method moves fewer bytes and scores as high, or as few and scores higher."
 )
 
 
@@ -221,9 +222,8 @@ def row_of(key: str, column: ColumnStatistics) -> str:
 
 
 def ranks_of(ranks: Ranks) -> list[str]:
-    test = "" if ranks.friedman is None else f", Friedman p = {ranks.friedman:.2g}"
-    lines = [f"Ranks over {ranks.columns} columns, critical difference {ranks.difference:.2f}{test}:", "", "| method | rank |", "|---|---|"]
-    return lines + [f"| {name} | {rank:.2f} |" for name, rank in ranks.ranks.items()]
+    lines = [f"Ranks over {ranks.columns} columns of {ranks.graphs} graph(s):", "", "| method | rank |", "|---|---|"]
+    return lines + [f"| {name} | {text} |" for name, text in ranks.texts().items()]
 
 
 def fairness_of(by_title: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -79,10 +79,13 @@ class Placement:
         """Return average ranks over the columns, or over the seeds of a single column, and a description of the average."""
         columns = self.table.columns
         if len(columns) == 1:
-            return statistics.average_ranks(self.paired(columns[0], model)), f"the seeds of {columns[0].key}"
+            scores = self.paired(columns[0], model)
+            seeds = list(map(str, self.stored[self.table.key, OWN, columns[0].key]["seeds"]))
+            return statistics.average_ranks(scores, seeds), f"the seeds of {columns[0].key}"
         each = [self.scores(column, model) for column in columns]
         names = [row.title for row in self.table.rows if all(row.title in scores for scores in each)]
-        ranks = statistics.average_ranks({name: [mean(scores[name].per_seed) for scores in each] for name in names})
+        values = {name: [mean(scores[name].per_seed) for scores in each] for name in names}
+        ranks = statistics.average_ranks(values, [column.dataset for column in columns])
         return ranks, f"{len(columns)} columns"
 
 
@@ -163,12 +166,6 @@ def spoken(placement: Placement, column: Column, model: str) -> str:
     return f"{placement.title} is {rank} of {len(scores)}{among}."
 
 
-def alike(ranks: Ranks, title: str) -> list[str]:
-    """Return the methods whose ranks do not differ significantly from that of ``title``."""
-    own = ranks.ranks[title]
-    return [name for name, rank in ranks.ranks.items() if name != title and abs(rank - own) <= ranks.difference]
-
-
 def write(placement: Placement, folder: Path, changed: Sequence[str]) -> list[Path]:
     """Write the table with the user's row as ``table.md``, ``table.csv`` and ``table.tex``."""
     paper, table = placement.paper, placement.table
@@ -178,12 +175,12 @@ def write(placement: Placement, folder: Path, changed: Sequence[str]) -> list[Pa
 
 
 def diagrams(placement: Placement, folder: Path) -> list[Path]:
-    """Write the critical-difference diagrams of both kinds of models, if there are ranks.
+    """Draw the ranks of both kinds of models, if there are ranks.
 
     Raises:
         ImportError: matplotlib is not installed.
     """
-    from fgl_bench.results.plots.figures import ranks_figure
+    from fgl_bench.results.plots.figures import draw_ranks
     from fgl_bench.results.plots.style import save_all, styled
 
     written = []
@@ -192,7 +189,7 @@ def diagrams(placement: Placement, folder: Path) -> list[Path]:
         if ranks is not None:
             title = f"{placement.paper.title}, table {placement.table.key}, {model} models: average ranks over {description}"
             with styled():
-                written += save_all(ranks_figure([(ranks, title)], 7.0), folder / f"ranks_{model}")
+                written += save_all(draw_ranks([(ranks, title)], 7.0), folder / f"ranks_{model}")
     return written
 
 

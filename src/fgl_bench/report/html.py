@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.protocol import FILES, read_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import board_rows
 from fgl_bench.papers import analysis
@@ -27,6 +27,7 @@ from fgl_bench.results.cells import NAME, compact, read_cells
 from fgl_bench.results.choose import check_keys, met_by
 from fgl_bench.results.frame import Result, complete_runs, folder_of, stored_cells
 from fgl_bench.results.question import Question, Words, conditions
+from fgl_bench.results.scored import DEFAULT_TASK
 from fgl_bench.results.sweeps import in_scope
 
 PAGE = Path(__file__).parent / "page"
@@ -141,7 +142,7 @@ def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: 
 
     Args:
         out: path of the page; links to runs are relative to its folder. None omits links.
-        leaderboard: a csv; None or a missing file for no leaderboard.
+        leaderboard: a csv; None or a missing file for no leaderboard. Those of other tasks are in a folder with its name.
     """
     sources_shown = list(sources_shown)
     stored = {digest: cell for source in sources_shown for digest, cell in source.runs.items()}
@@ -163,6 +164,7 @@ def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: 
         "about": plain(analysis.ABOUT),
         "about_verdicts": ABOUT_VERDICTS,
         "leaderboard": read_board(leaderboard),
+        **task_boards(leaderboard),
         "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
         "made": summary_of_runs(sources_shown),
     }
@@ -231,6 +233,19 @@ def quantiles(most: int) -> list[float]:
     return [round(float(stats.t.ppf(0.975, seeds - 1)), 4) for seeds in range(2, min(max(most, 2), MOST_SEEDS) + 1)]
 
 
+def of_protocol(folder: Path, file: Path) -> list[list[str]]:
+    """Return the rows of the leaderboard of a protocol, whose cells are below ``folder``."""
+    protocol = read_protocol(file)
+    return board_rows(whole_board(folder / protocol.folder, protocol))
+
+
+def task_boards(path: Path | None) -> dict[str, dict[str, list[list[str]]]]:
+    """Return the rows of the leaderboards of other tasks that have cells, by task; empty without any."""
+    files = {task: file for task, file in FILES.items() if path is not None and task != DEFAULT_TASK}
+    boards = {task: rows for task, file in files.items() if path and (rows := of_protocol(path.with_suffix(""), file))}
+    return {"task_leaderboards": boards} if boards else {}
+
+
 def read_board(path: Path | None) -> list[list[str]]:
     """Read the rows of a leaderboard, headings first; empty without one. Cells in a folder with the csv's name take precedence.
 
@@ -238,8 +253,7 @@ def read_board(path: Path | None) -> list[list[str]]:
         UserError: the csv cannot be read.
     """
     if path is not None and path.with_suffix("").is_dir():
-        protocol = read_protocol()
-        return board_rows(whole_board(path.with_suffix("") / f"v{protocol.version}", protocol))
+        return of_protocol(path.with_suffix(""), FILES[DEFAULT_TASK])
     if path is None or not path.is_file():
         return []
     try:

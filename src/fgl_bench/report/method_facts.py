@@ -16,7 +16,7 @@ from fgl_bench.config.values import shown
 from fgl_bench.utils.sources import origin_of
 
 GROUP = "algorithm"
-OTHER_CODE = {"openfgl": "OpenFGL", "pfllib": "PFLlib", "fed_pub": "FED-PUB's code"}  # files of results/cross_check
+OTHER_CODE = {"openfgl": "OpenFGL", "pfllib": "PFLlib", "fed_pub": "FED-PUB's code", "gcfl": "GCFL's code"}  # files of results/cross_check
 UNCHECKED = "Not checked against its authors' code: no run of such code is stored."
 SECTIONS = ("Attributes:", "Args:", "Raises:", "Returns:")
 

@@ -15,6 +15,7 @@ from fgl_bench.results.compare import label
 from fgl_bench.results.frame import Result
 from fgl_bench.results.question import ANY, Question, as_text
 from fgl_bench.results.result_table import ResultTable, in_folder, overrides_at
+from fgl_bench.results.scored import of_task
 from fgl_bench.results.statistics import wide
 
 NAME = "runs"
@@ -99,7 +100,8 @@ def caption(chosen: Chosen) -> str:
     """Return the methods and datasets, the first few by name."""
     methods, datasets = (list(dict.fromkeys(value[0] for value in side)) for side in (chosen.rows, chosen.columns))
     more = list(dict.fromkeys(key.rpartition(".")[2] for key in (*chosen.question.rows[1:], *chosen.question.cols[2:])))
-    return f"{listed(methods)} on {listed(datasets)}" + (f", by {listed(more)}" if more else "")
+    by = f", by {listed(more)}" if more else ""
+    return f"{listed(methods)} on {listed(datasets)}{of_task(next(iter(chosen.runs.values())).summary)}{by}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
@@ -130,8 +132,12 @@ FULL = 0.5  # minimum share of cells with a run
 
 
 def sections(runs: Sequence[Result]) -> list[Chosen]:
-    """Return the fewest tables that show every run once and are at least half full. For a user's class, only runs of the latest version."""
-    return [choose(part, question_of(part)) for part in split(latest(runs))]
+    """Return the fewest tables that show every run once, have one task and are at least half full.
+
+    For a user's class, only runs of the latest version are shown.
+    """
+    of_tasks = parts(latest(runs), "task")
+    return [choose(part, question_of(part)) for of_one in of_tasks for part in split(of_one)]
 
 
 def split(runs: list[Result]) -> list[list[Result]]:

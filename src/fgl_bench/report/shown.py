@@ -18,7 +18,7 @@ from fgl_bench.papers.tables import entry_of, kinds_of, levels, printed, reading
 from fgl_bench.results.console import amount
 from fgl_bench.results.frame import value_of
 from fgl_bench.results.render import percent
-from fgl_bench.results.scored import footnote, scored_models, shares
+from fgl_bench.results.scored import footnote, of_task, scored_models, shares
 
 VERDICTS = ("equivalent", "inconclusive", "different", "under-specified", "contradictory", "not run")  # of fgl_bench.papers.verdicts
 ABOUT_VERDICTS = (
@@ -179,6 +179,7 @@ def run_data(cell: Mapping) -> dict:
         model: scores for model in MODELS if per_client and (scores := cell["test"][model].get("fairness")) and scores["worst"] is not None
     }
     facts = [
+        *([("task", cell["task"])] if of_task(cell) else []),
         ("seeds", ", ".join(map(str, cell["seeds"]))),
         *((f"{model} by seed", ", ".join(map(percent, cell["test"][model]["per_seed"]))) for model in scored_models(MODELS, [cell])),
         *([("not finite", shares(cell))] if cell.get("diverged") else []),
@@ -197,6 +198,7 @@ def run_data(cell: Mapping) -> dict:
         "algorithm": cell["algorithm"],
         "dataset": cell["dataset"],
         "metric": cell.get("metric", "accuracy"),
+        **({"task": of_task(cell)} if of_task(cell) else {}),
         "seeds": cell["seeds"],
         "scores": {model: [None if v is None else round(100 * v, 3) for v in cell["test"][model]["per_seed"]] for model in MODELS},
         "worst": {model: round(100 * part["worst"], 1) for model, part in even.items()},

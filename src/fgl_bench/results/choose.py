@@ -12,6 +12,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.frame import OF_RUN, Result, value_of
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import ANY, Question, as_text, is_number, matches, short
+from fgl_bench.results.scored import DEFAULT_TASK
 
 Values = tuple[str, ...]
 GROUPS = {
@@ -31,7 +32,7 @@ GROUPS = {
 }
 """Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
 BEFORE = {
-    "optimizer": "adam", "task": "node", "lr_schedule": "constant", "noise": "none", "attack": "none", "aggregator": "mean",
+    "optimizer": "adam", "task": DEFAULT_TASK, "lr_schedule": "constant", "noise": "none", "attack": "none", "aggregator": "mean",
     "privacy": "none",
 }  # fmt: skip
 """Default choice of a group in summaries without its key."""

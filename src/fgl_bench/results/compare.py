@@ -17,7 +17,7 @@ from fgl_bench.results.choose import GROUPS, Chosen, Values
 from fgl_bench.results.frame import Result, trips_to
 from fgl_bench.results.question import Question, short
 from fgl_bench.results.render import number
-from fgl_bench.results.scored import MARK, diverged_seeds
+from fgl_bench.results.scored import MARK, diverged_seeds, of_task
 from fgl_bench.results.statistics import Ranks
 
 TRIPS = "trips_to_"
@@ -192,8 +192,13 @@ class Compared:
 
     @property
     def unit(self) -> str:
-        """Quantity and unit of the scores."""
-        return heading([run.summary["metric"] for run in self.chosen.runs.values()], self.question.metric)
+        """Quantity and unit of the scores, and the task unless it is the default one."""
+        return heading([run.summary["metric"] for run in self.chosen.runs.values()], self.question.metric) + self.task
+
+    @property
+    def task(self) -> str:
+        """The task of the runs, of which a table has one, see :func:`fgl_bench.results.scored.of_task`."""
+        return of_task(next(iter(self.chosen.runs.values())).summary)
 
 
 def block(chosen: Chosen, model: str) -> Block:
@@ -207,7 +212,9 @@ def block(chosen: Chosen, model: str) -> Block:
         tests |= {(row, column): test for row, test in tested(competing).items()}
     rows = [row for row in chosen.rows if any((row, column) in tests for column in chosen.columns)]
     ranked = tuple(column for column in chosen.columns if all((row, column) in tests for row in rows))
-    ranks = statistics.average_ranks({label(row): [value_of(scores[row, column]) for column in ranked] for row in rows}) if rows else None
+    values = {label(row): [value_of(scores[row, column]) for column in ranked] for row in rows}
+    graphs = [chosen.runs[rows[0], column].summary["dataset"] for column in ranked] if rows else []
+    ranks = statistics.average_ranks(values, graphs)
     return Block(model, scores, tests, ranks, ranked)
 
 

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from fgl_bench.errors import printable
 from fgl_bench.results import render
-from fgl_bench.results.scored import COMMON, score_trained, selected, shares, warning
+from fgl_bench.results.scored import COMMON, of_task, score_trained, selected, shares, warning
 
 NARROW = 80
 
@@ -76,7 +76,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         parts = [([row[:count] for row in rows], scored), ([[row[0], *row[count:]] for row in rows], ["trips to", *aims])]
         body = "\n\n".join(tabulate(part, headers=headers, disable_numparse=True) for part, headers in parts)
     head = (
-        f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
+        f"{summary['algorithm']} on {summary['dataset']}{of_task(summary)}, {summary['split']} split, {summary['num_clients']} clients, "
         f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
         + "".join(f", {key}={summary[key]}" for key in HARDSHIPS if key in summary)
     )
@@ -85,7 +85,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     busiest = f", {amount(moved['busiest'])} through the busiest client" if "busiest" in moved else ""
     malicious = max(map(len, summary.get("malicious_clients", [[]])))
     without = max(summary.get("unscored_clients", {}).get("test", [0])) - malicious
-    why = ", or of one class only" if summary["metric"] == "auc" else ""
+    why = ", or one of a single class" if summary["metric"] == "auc" else ""
     lines = [
         head,
         body,
@@ -100,7 +100,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *([unseen_line(summary["unseen"])] if "unseen" in summary else []),
         *([f"trained for {', '.join(map(str, summary['rounds_trained']))} rounds (by seed);"] if "rounds_trained" in summary else []),
         *([f"{guarantee(summary['privacy_spent'])};"] if "privacy_spent" in summary else []),
-        *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
+        *([f"{without} client(s) have an empty test set{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
         f"{trips} client trips per seed, {amount(moved['upload'])} up and {amount(moved['download'])} down per seed{busiest};",
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",

@@ -6,6 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 COMMON = ("federation", "weighted")
+DEFAULT_TASK = "node"
+
+
+def of_task(summary: Mapping) -> str:
+    """Return ``, task=link`` for a caption; empty for the default task, which summaries of older runs do not name."""
+    task = summary.get("task", DEFAULT_TASK)
+    return "" if task == DEFAULT_TASK else f", task={task}"
 
 
 def selected(scores: Any, selection: str, average: str) -> Any:

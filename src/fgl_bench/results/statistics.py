@@ -1,4 +1,4 @@
-"""Statistics on plain numbers: tests, ranks with a critical difference, agreement with published scores, fairness over clients.
+"""Statistics on plain numbers: tests, ranks with intervals, agreement with published scores, fairness over clients.
 
 ``analysis.py`` applies them to stored cells. Larger scores are better in all functions.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 LEVEL = 0.05
 FEW = 5  # seeds; with fewer, a paired test detects only large differences
+DRAWS = 2000  # of a bootstrap
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,20 @@ class Ranks:
 
     Attributes:
         ranks: by method, best first.
+        intervals: 95 % bootstrap intervals by method, over graphs: a drawn graph brings all of its columns. Empty for one graph.
         columns: number of ranked columns.
-        friedman: p-value of Friedman's test that all methods are equal; None if undefined.
-        difference: Nemenyi's critical difference at 5 %: closer ranks do not differ significantly.
-        groups: largest sets of consecutive methods, by name, that do not differ significantly.
+        graphs: number of graphs that the columns are of.
     """
 
     ranks: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
     columns: int
-    friedman: float | None
-    difference: float
-    groups: tuple[tuple[str, ...], ...]
+    graphs: int
+
+    def texts(self) -> dict[str, str]:
+        """Return the rank of every method with its interval."""
+        shown = {name: "" if name not in self.intervals else " [{:.2f}, {:.2f}]".format(*self.intervals[name]) for name in self.ranks}
+        return {name: f"{rank:.2f}{shown[name]}" for name, rank in self.ranks.items()}
 
 
 @dataclass(frozen=True)
@@ -111,19 +115,12 @@ def against(one: str, scores: Mapping[str, Sequence[float]]) -> list[Comparison]
     return [Comparison(name, *tested[i], adjusted.get(i, math.nan)) for i, name in enumerate(others)]
 
 
-def critical_difference(methods: int, columns: int) -> float:
-    """Return Nemenyi's critical difference q sqrt(k (k + 1) / (6 N)), q the studentized range at 5 % over sqrt(2)."""
-    from scipy import stats
-
-    q = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / math.sqrt(2)
-    return float(q * math.sqrt(methods * (methods + 1) / (6 * columns)))
-
-
-def average_ranks(scores: Mapping[str, Sequence[float]]) -> Ranks | None:
+def average_ranks(scores: Mapping[str, Sequence[float]], graphs: Sequence[str]) -> Ranks | None:
     """Return average ranks over columns; equal scores share their mean rank. None for fewer than two methods or columns.
 
     Args:
         scores: by method, one value per column.
+        graphs: the graph of each column.
     """
     names = list(scores)
     table = np.array([scores[name] for name in names], dtype=np.float64)  # [methods, columns]
@@ -131,29 +128,15 @@ def average_ranks(scores: Mapping[str, Sequence[float]]) -> Ranks | None:
         return None
     from scipy import stats
 
-    ranks = stats.rankdata(-table, axis=0).mean(1)
-    order = sorted(range(len(names)), key=lambda i: (ranks[i], i))
-    difference = critical_difference(*table.shape)
-    varies = len(names) > 2 and any(len(set(column)) > 1 for column in table.T)
-    friedman = float(stats.friedmanchisquare(*table).pvalue) if varies else None
-    sorted_ranks = [float(ranks[i]) for i in order]
-    return Ranks(
-        {names[i]: float(ranks[i]) for i in order},
-        table.shape[1],
-        friedman,
-        difference,
-        tuple(tuple(names[i] for i in order[a:b]) for a, b in alike(sorted_ranks, difference)),
-    )
-
-
-def alike(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
-    """Return the largest ranges ``[a, b)`` of at least two sorted ranks whose ends differ by at most ``difference``."""
-    ranges: list[tuple[int, int]] = []
-    for start in range(len(ranks)):
-        end = start + sum(rank - ranks[start] <= difference for rank in ranks[start:])
-        if end - start > 1 and (not ranges or end > ranges[-1][1]):
-            ranges.append((start, end))
-    return ranges
+    ranks = stats.rankdata(-table, axis=0)
+    order, different = np.argsort(ranks.mean(1), kind="stable"), sorted(set(graphs))
+    intervals = {}
+    if len(different) > 1:
+        counts = np.random.default_rng(0).multinomial(len(different), [1 / len(different)] * len(different), DRAWS)  # [draws, graphs]
+        weights = counts[:, [different.index(graph) for graph in graphs]]
+        drawn = weights @ ranks.T / weights.sum(1, keepdims=True)
+        intervals = {names[i]: tuple(np.percentile(drawn[:, i], [2.5, 97.5]).tolist()) for i in order}
+    return Ranks({names[i]: float(ranks[i].mean()) for i in order}, intervals, table.shape[1], len(different))
 
 
 def agreement(ours: Sequence[float], theirs: Sequence[float]) -> Agreement | None:

@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 
 from fgl_bench.errors import UserError
 from fgl_bench.results.callbacks import Callback, Callbacks, Report
+from fgl_bench.results.scored import of_task
 from fgl_bench.results.trackers.base import Log, SeedRun, values_of
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.utils.masking import without_secrets
@@ -39,7 +40,7 @@ class TrackerCallback(Callback):
 
     Args:
         digest: the hash of the configuration.
-        names: what the method and the dataset are called.
+        names: what the method, the dataset and the task are called.
         later: what a warning of the tracker's failure says besides.
     """
 
@@ -56,7 +57,7 @@ class TrackerCallback(Callback):
         later: str = "the run continues, and the same command logs it later",
     ):
         self.tracker, self.live, self.later = tracker, True, later
-        title = f"{names['algorithm']}-{names['dataset']}"
+        title = "-".join([names["algorithm"], names["dataset"], *([names["task"]] if of_task(names) else [])])
         self.seeds = [SeedRun(seed, digest, f"{title}-seed{seed}", config) for seed in seeds]
         self.logs: dict[int, Log] = {}
         self.logged: dict[int, float] = {}  # the last trip by seed

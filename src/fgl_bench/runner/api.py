@@ -35,7 +35,7 @@ def run(
     *,
     task: str | Task | None = None,
     split: str | Split | None = None,
-    model: str | Backbone | None = None,
+    model: str | list[str] | Backbone | None = None,
     optimizer: str | Optimizer | None = None,
     scenario: str | None = None,
     experiment: str | None = None,
@@ -54,6 +54,7 @@ def run(
     Args:
         dataset: the name of a choice, an object of a class of your own, or a graph of your own.
         algorithm: runs in the scenario that its choice names; an object in the first one whose base it derives from.
+        model: of all clients; a list of names is dealt over the clients (see docs/models.md).
         experiment: a paper's setting, such as ``"fedgta/table3"``.
         config_dir: a folder with groups of your own.
         progress: whether to draw a bar on stderr.
@@ -87,6 +88,8 @@ def run(
         >>> run("fedavg", clique, dataset__name="clique", **small).scores()["dataset"][0]
         'clique'
     """
+    if isinstance(model, list) and all(isinstance(name, str) for name in model):
+        model = f"[{','.join(model)}]"
     choices = {"algorithm": algorithm, "task": task, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
     own_graph = None

@@ -13,6 +13,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, repla
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, ServerFederation
 from fgl_bench.data.graph import LabeledNodes, reducible
+from fgl_bench.data.pooling import Pooled
 from fgl_bench.engine.aggregators import Aggregator, Mean
 from fgl_bench.engine.attacks import Attack, Forgery
 from fgl_bench.engine.batch import Batch
@@ -23,6 +24,7 @@ from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import ServerTrainer, Trainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.metrics import OF_TWO_CLASSES, scores, scoring
+from fgl_bench.models._mixed import Mixed
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
@@ -68,9 +70,13 @@ def simulation(
     alone = vars(type(algorithm)).get("labeled_only", False) and model.rows_suffice and not model.drops
     reduced = same and alone and reducible(held)
     batch = stacked([LabeledNodes.of(client) for client in held] if reduced else held)
-    evaluation = batch if same else stacked([client for f in federations for client in f.clients[shard.own]])
+    whole = [client for f in federations for client in f.clients[shard.own]]
+    joined = model.normalizes or isinstance(federations[0], Pooled)  # statistics are of training examples, members' scores by position
+    evaluation = batch if same else stacked(whole if joined else [client.held_out for client in whole])
     batch.per_federation = evaluation.per_federation = clients if shard.alone else None
     model = algorithm.backbone(model)
+    if isinstance(model, Mixed):
+        model = model.deal(seeds, clients, shard.own, federations[0].num_features, federations[0].num_classes)
     if settings.batch_nodes is not None and model.needs_neighbors:  # the method's wrapper around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
@@ -148,11 +154,11 @@ def forgery(attack: Attack, federations: Sequence[Federation], setting: Setting)
 
 
 def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int, dtype: torch.dtype) -> Tensor:
-    """The common initial model of every seed, ``[B, P]``."""
+    """The initial models ``[B, P]``, common to all clients of a seed that have the same backbone."""
     rows = []
-    for seed in seeds:
-        generator = torch.Generator().manual_seed(derive_seed(seed, "initial"))
-        rows.append(layout.pack(model.init_parameters(layout, generator)).to(dtype).expand(clients, -1))
+    for s, seed in enumerate(seeds):
+        make = partial(torch.Generator().manual_seed, derive_seed(seed, "initial"))
+        rows.append(model.initial(layout, make, range(s * clients, (s + 1) * clients)).to(dtype))
     return torch.cat(rows)
 
 

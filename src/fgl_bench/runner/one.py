@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
-from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
+from fgl_bench.config.settings import expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.results import tracking
 from fgl_bench.runner.validation import check_configuration, checked_names, validate
@@ -120,10 +120,9 @@ def refused(cfg: DictConfig) -> bool:
 
 
 def take_owners(cfg: DictConfig) -> None:
-    """Set ``num_clients``, unless it was given, to what the split states for the graph (:meth:`fgl_bench.Split.clients`)."""
+    """Set ``num_clients``, unless the command gives it, to what the split states for the graph (:meth:`fgl_bench.Split.clients`)."""
     target = OmegaConf.select(cfg, "split._target_")
-    given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
-    if given or (
+    if any(text.startswith("num_clients=") for text in overrides_of(cfg)) or (
         isinstance(target, str) and target.startswith("fgl_bench.") and target not in NATURAL
     ):  # which state none, and import torch
         return
@@ -135,6 +134,6 @@ def take_owners(cfg: DictConfig) -> None:
     with join().in_turn():
         graph = build_group(cfg, "dataset").load(cfg.data_dir)
         stated = split.stated(graph)
-    if stated is not None:
+    if stated is not None and stated != cfg.num_clients:
         cfg.num_clients = stated
         say_once(f"note: num_clients={stated}, as split={label(cfg, 'split')} states for dataset={graph.name}")

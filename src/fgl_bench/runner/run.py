@@ -117,11 +117,11 @@ def checkpoints_of(spec: RunSpec, store: RunStore, share: Share) -> Checkpoints 
 
 
 def untrained(spec: RunSpec, facts: Facts) -> str | None:
-    """A note about clients without a training node; None if there are none."""
+    """A note about clients with an empty training set; None if there are none."""
     if not max(facts.untrained):
         return None
     counts, why = ", ".join(map(str, facts.untrained)), f"; {MORE_TRAINING_NODES}" * (spec.split.masks == "client")
-    return f"note: of {spec.settings.num_clients} clients {counts} (by seed) have no training node{why}"
+    return f"note: of {spec.settings.num_clients} clients {counts} (by seed) have an empty training set{why}"
 
 
 def say(note: str | None) -> None:

@@ -72,6 +72,6 @@ class SelectedModels(StepCallback):
                     replica, layout, row = sim.models.get(int(at), (-1, *unchanged))
                     if replica != s * clients + client:  # it has not trained yet
                         layout, row = unchanged
-                    for name, view in layout.views(row[None].cpu()).items():
+                    for name, view in layout.of(s * len(initial) + client - own.start).views(row[None].cpu()).items():
                         arrays[f"{sim.setting.seeds[s]}/{client}/{kind}/{name}"] = np.ascontiguousarray(view[0].numpy())
         return {name: value for part in shard.world.collect(arrays) for name, value in part.items()}

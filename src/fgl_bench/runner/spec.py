@@ -23,6 +23,7 @@ from fgl_bench.engine.attacks import Attack
 from fgl_bench.engine.privacy import DP, NoPrivacy
 from fgl_bench.engine.schedules import Schedule
 from fgl_bench.errors import UserError
+from fgl_bench.models._mixed import Mixed
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.schedule import Stragglers
@@ -123,6 +124,6 @@ def resolve(cfg: DictConfig) -> RunSpec:
 def network(task: Task, model: Backbone) -> Backbone:
     """The task's network; raises UserError for a backbone that cannot do without its own head."""
     try:
-        return task.network(model)
+        return model.each(task.network) if isinstance(model, Mixed) else task.network(model)
     except ValueError as error:
         raise UserError(f"model: task={task.name} has a head of its own, so that model.head=conv: {error}") from error

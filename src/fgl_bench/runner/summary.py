@@ -16,6 +16,7 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.engine.privacy import DP
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
+from fgl_bench.models._mixed import Mixed
 from fgl_bench.results.choose import BEFORE, GROUPS
 from fgl_bench.results.provenance import code_state, versions
 from fgl_bench.results.store import PRESENTATION, SCHEMA_VERSION, config_hash
@@ -84,6 +85,8 @@ def summarize(
     workers: dict[str, int],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
+    seeds = spec.settings.seeds if isinstance(spec.model, Mixed) else ()
+    backbones = [spec.model.dealt(seed, spec.settings.num_clients) for seed in seeds]
     chosen = {key: spec.names[group.replace(".", "/")] for group, key in GROUPS.items()}
     histories, weights, names, settings = outcome.histories, facts.weights, spec.names, spec.settings
     # Processors with other vector units round differently.
@@ -97,6 +100,7 @@ def summarize(
         "split": names["split"],
         "num_clients": spec.num_clients,
         "model": names["model"],
+        **({"backbones": backbones} if backbones else {}),
         "optimizer": names["optimizer"],
         "scenario": names["scenario"],
         "sparsity": names["scenario/sparsity"],

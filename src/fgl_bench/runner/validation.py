@@ -96,6 +96,7 @@ def validate(cfg: DictConfig) -> RunSpec:
     if not isinstance(classes["algorithm"], type):  # a function that creates a method
         check_scenario(cfg, type(spec.algorithm))
     check_task(spec)
+    check_backbones(spec)
     check_batch_nodes(spec)
     with suited(names["algorithm"], spec.algorithm.pairing, spec.overrides):
         spec.algorithm.check_choices(spec.model, spec.split)
@@ -229,14 +230,16 @@ def check_server_test(cfg: DictConfig, scenario: Any) -> None:
             raise UserError(f"split.test=server: scenario={label(cfg, 'scenario')} has no rounds after which a server scores; use sync")
 
 
-def check_model(model: DictConfig) -> None:
+def check_model(model: DictConfig, path: str = "model") -> None:
     """Check the ranges of common backbone keys, by name; raises UserError."""
     for key, value in model.items():
         name = str(key)
-        if name.endswith("dropout") and isinstance(value, int | float):
-            require(0 <= value <= 1, f"model.{name}", value, "between 0 and 1")
+        if isinstance(value, DictConfig):  # one of several backbones
+            check_model(value, f"{path}.{name}")
+        elif name.endswith("dropout") and isinstance(value, int | float):
+            require(0 <= value <= 1, f"{path}.{name}", value, "between 0 and 1")
         elif name in LEAST and isinstance(value, int):
-            require(value >= LEAST[name], f"model.{name}", value, f"an integer of at least {LEAST[name]}")
+            require(value >= LEAST[name], f"{path}.{name}", value, f"an integer of at least {LEAST[name]}")
 
 
 def check_task(spec: RunSpec) -> None:
@@ -259,6 +262,22 @@ def check_task(spec: RunSpec) -> None:
     task.check(spec.split, spec.sparsity, spec.settings.out_of_core)
     if task.name != "node" and names["scenario/noise"] != "none":
         raise UserError(f"scenario/noise={names['scenario/noise']}: is defined for task=node only, not for task={task.name}; use none")
+
+
+def check_backbones(spec: RunSpec) -> None:
+    """Clients with backbones of their own need a method in which no model travels; raises UserError."""
+    from fgl_bench.algorithms.local import Alone
+    from fgl_bench.algorithms.powers import Federating
+    from fgl_bench.models._mixed import Mixed
+
+    names = spec.names
+    if not isinstance(spec.model, Mixed):
+        return
+    if not isinstance(spec.algorithm, Alone) or isinstance(spec.algorithm, Federating):
+        needs = f"algorithm={names['algorithm']} needs one backbone for all clients"
+        raise UserError(f"model={names['model']}: {needs}; use a method in which no model travels, such as algorithm=fedproto")
+    if spec.split.test == "server":
+        raise UserError(f"model={names['model']}: there is no one model for split.test=server to score; use split.test=clients")
 
 
 def check_batch_nodes(spec: RunSpec) -> None:

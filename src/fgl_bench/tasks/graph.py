@@ -30,8 +30,9 @@ class GraphClassification(Task):
     """Every graph has a class. A client's graphs are one block-diagonal graph; a readout gives a graph's embedding from those of its nodes.
 
     The network is the backbone's convolutions, the readout, and a linear layer, or two with ReLU and dropout between them. Splits divide
-    graphs, and masks are drawn of a client's graphs. Evaluation is inductive: no message passes between graphs, and batch normalization
-    takes mean and variance over the nodes of training graphs only (in a mini-batch, over those of its graphs).
+    graphs, and masks are drawn of a client's graphs. No message passes between graphs, so that training computes training graphs only,
+    and evaluation computes the others; batch normalization takes mean and variance over the nodes of training graphs in evaluation too
+    (in a mini-batch, over those of its graphs).
 
     Attributes:
         readout: ``sum``, ``mean`` or ``max`` over the nodes of a graph.
@@ -54,6 +55,9 @@ class GraphClassification(Task):
 
     def units(self, graph: Graph) -> Graph:
         return cast(GraphSet, graph).units
+
+    def observed(self, clients: tuple[ClientGraph, ...]) -> tuple[ClientGraph, ...]:
+        return tuple(cast(ClientOfGraphs, client).training_part for client in clients)
 
     def clients(self, graph: Graph, parts: Sequence[np.ndarray]) -> tuple[Sequence[ClientGraph], np.ndarray]:
         return cast(GraphSet, graph).clients(parts), np.empty((2, 0), dtype=np.int64)

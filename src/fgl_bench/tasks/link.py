@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph, Graph
 from fgl_bench.data.graph_set import ClientOfPairs
-from fgl_bench.data.masks import random_masks
+from fgl_bench.data.masks import Masks, held_out_masks, random_masks
 from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.batch import Batch
@@ -39,6 +39,9 @@ class LinkPrediction(Task):
     (stream ``masks/i``). Messages pass along training edges only, in training and in evaluation. As many negatives as edges are
     drawn once per repetition from the same stream: different pairs without an edge in the client's whole graph, uniformly, divided in
     the same ratios. A dense client has as many negatives as there are such pairs. Edges between clients are nobody's examples.
+
+    With ``split.reserve`` a pair is in the reserve if a hash of its nodes is below that share, in every repetition: pairs of the reserve
+    are never tested, and no other pairs validate.
 
     The score s of a pair is ``<z_u, z_v>`` (``dot``), or two linear layers on the product ``z_u * z_v`` by entries (``mlp``), where z are
     the embeddings that the backbone's convolutions give. The logits are (0, s), so that the cross-entropy is the binary one of s.
@@ -65,6 +68,9 @@ class LinkPrediction(Task):
         check_whole_clients(self, split, sparsity, out_of_core)
         if split.overlaps:
             raise UserError("task=link: clients of this split share nodes, and one would train on another's test edges; use another split")
+        if split.train_per_class is not None or not split.stratify:
+            wrong = f"train_per_class={split.train_per_class}" if split.stratify else "stratify=false"
+            raise UserError(f"split.{wrong}: task=link divides edges and negatives by ratios, each for itself; leave it out")
         if split.masks != "client":
             raise UserError(f"split.masks={split.masks}: masks of task=link are of a client's edges; use split.masks=client")
 
@@ -87,17 +93,26 @@ class LinkPrediction(Task):
         labeled: list[ClientGraph] = []
         start = 0
         for i, client in enumerate(clients):
-            labeled.append(divided(client, ratios, generator(seeds[1], "masks", i), start))
+            labeled.append(divided(client, ratios, generator(seeds[1], "masks", i), start, split.reserve))
             start += labeled[-1].labels.size
         return tuple(labeled)
 
 
-def divided(client: ClientGraph, ratios: tuple[float, float, float], rng: np.random.Generator, start: int) -> ClientOfPairs:
+def divided(
+    client: ClientGraph, ratios: tuple[float, float, float], rng: np.random.Generator, start: int, reserve: float | None = None
+) -> ClientOfPairs:
     """Divide the edges of ``client`` and draw negatives; pairs are numbered from ``start``."""
+
+    def draw_masks(pairs: np.ndarray) -> Masks:
+        one_class = np.zeros(pairs.shape[1], dtype=np.int64)
+        if reserve is None:
+            return random_masks(one_class, ratios, rng)
+        return held_out_masks(one_class, ratios, rng, hashed(client.nodes[pairs]) < reserve)
+
     edges = client.edges[:, client.edges[0] < client.edges[1]]
-    masks = random_masks(np.zeros(edges.shape[1], dtype=np.int64), ratios, rng)
+    masks = draw_masks(edges)
     negatives = draw_negatives(edges, client.num_nodes, rng)
-    negative_masks = random_masks(np.zeros(negatives.shape[1], dtype=np.int64), ratios, rng)
+    negative_masks = draw_masks(negatives)
     messages = edges[:, masks[0]]
     both = np.concatenate([messages, messages[::-1]], 1)
     pairs = np.concatenate([edges, negatives], 1)
@@ -110,6 +125,14 @@ def divided(client: ClientGraph, ratios: tuple[float, float, float], rng: np.ran
         pairs=pairs,
         ids=np.arange(start, start + pairs.shape[1]),
     )
+
+
+def hashed(pairs: np.ndarray) -> np.ndarray:
+    """Return numbers ``[m]`` in [0, 1) that depend on the nodes ``pairs [2, m]`` only, the smaller node first."""
+    import pandas as pd
+
+    low, high = np.sort(pairs, axis=0).astype(np.uint64)
+    return pd.util.hash_array((low << np.uint64(32)) | high, categorize=False) / 2.0**64
 
 
 def draw_negatives(edges: np.ndarray, nodes: int, rng: np.random.Generator) -> np.ndarray:

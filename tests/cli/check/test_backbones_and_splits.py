@@ -184,5 +184,5 @@ def test_the_package_s_splits_keep_all_promises(name, capsys):
 def test_other_groups_are_not_tried():
     with pytest.raises(UserError, match="is a choice of dataset; check tries choices of algorithm, model, split"):
         examine("dataset/cora", [])
-    with pytest.raises(UserError, match=r"did you mean algorithm/fedprox\?"):
+    with pytest.raises(UserError, match=r"did you mean algorithm/fedprox\b"):
         examine("fedprx", [])

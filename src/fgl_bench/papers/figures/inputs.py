@@ -23,7 +23,8 @@ from fgl_bench.papers.plan import Cell, Key, Paper, fill, plan
 from fgl_bench.papers.published import Printed
 from fgl_bench.results.cells import read_cells, warn
 from fgl_bench.results.frame import complete_runs
-from fgl_bench.results.plots.figures import Line, Panel, critical_difference, tradeoffs
+from fgl_bench.results.plots.figures import Line, Panel, draw_ranks, tradeoffs
+from fgl_bench.results.plots.style import TEXT
 from fgl_bench.results.shapes import curve_flaw
 from fgl_bench.results.thinned import curve, matrices, unpacked
 
@@ -222,6 +223,6 @@ def statistics(paper: Paper, results: Path, published: Printed) -> Iterator[tupl
             part = analysis.analyze(table, stored, published, model)
             title = f"{paper.title}, table {table.key}, {model} models"
             if part.ranks is not None:
-                yield f"table{table.key}_ranks_{model}", critical_difference(part.ranks, title)
+                yield f"table{table.key}_ranks_{model}", draw_ranks([(part.ranks, f"{title}, {part.ranks.columns} columns")], TEXT)
             if any(len(points) > 1 for points in part.points.values()):
                 yield f"table{table.key}_bytes_{model}", tradeoffs(part.points, title, unit, trips)

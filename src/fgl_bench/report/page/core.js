@@ -106,6 +106,16 @@ const tablesOf = (paper) => paper.tables.filter((table) => state.all || table.ma
 const runOf = (cell) => (cell && cell.run ? data.runs[cell.run] : null);
 const placeOf = (paper, table) => (paper.own ? table.heading : `${paper.title}, ${table.label.split(":")[0]}`);
 
+// Groups by the task of their run, which a caption names: results of different tasks never share a table or a chart.
+function byTask(found, runIn = ({ run }) => run) {
+  const groups = new Map();
+  for (const each of found) {
+    const task = runIn(each).numbers.task || "";
+    groups.set(task, [...(groups.get(task) || []), each]);
+  }
+  return groups;
+}
+
 // Every run in every place of a table that shows it.
 function* places(wanted = () => true) {
   for (const paper of data.papers) for (const table of paper.tables) {

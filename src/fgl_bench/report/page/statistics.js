@@ -1,17 +1,17 @@
 // Ranks, fronts and fairness of the table that is shown.
 function ranking(ranks) {
-  const names = Object.keys(ranks.ranks), values = Object.values(ranks.ranks), half = Math.ceil(names.length / 2);
-  const [width, left, right, base] = [980, 310, 670, 50], deep = base + 16 + 10 * ranks.groups.length;
-  const x = (rank) => left + (rank - 1) / (names.length - 1 || 1) * (right - left);
-  const picture = make("svg", { viewBox: `0 0 ${width} ${deep + 20 + 20 * half}`, role: "img", "aria-label": "average ranks: " + names.map((name, i) => `${name} ${values[i].toFixed(2)}`).join(", ") });
-  picture.append(make("line", { class: "axis", x1: left, x2: right, y1: base, y2: base }), make("line", { x1: left, x2: x(1 + ranks.difference), y1: 18, y2: 18, stroke: "var(--ink)", "stroke-width": 1.5 }), make("text", { x: left, y: 12 }, `critical difference ${ranks.difference.toFixed(2)}`));
-  names.forEach((_, i) => picture.append(make("line", { class: "axis", x1: x(i + 1), x2: x(i + 1), y1: base - 4, y2: base }), make("text", { x: x(i + 1), y: base - 8, "text-anchor": "middle" }, String(i + 1))));
-  ranks.groups.forEach((group, i) => picture.append(make("line", { x1: x(ranks.ranks[group[0]]) - 5, x2: x(ranks.ranks[group.at(-1)]) + 5, y1: base + 10 + 10 * i, y2: base + 10 + 10 * i, stroke: "var(--ink)", "stroke-width": 4, "stroke-linecap": "round" })));
+  const names = Object.keys(ranks.ranks), values = Object.values(ranks.ranks), [row, above] = [20, 8];
+  const width = room(760), left = Math.min(300, width / 2), base = above + row * names.length;
+  const x = (rank) => left + 8 + (rank - 1) / (names.length - 1 || 1) * (width - left - 24);
+  const picture = make("svg", { viewBox: `0 0 ${width} ${base + 24}`, role: "img", "aria-label": "average ranks: " + names.map((name, i) => `${name} ${values[i].toFixed(2)}`).join(", ") });
+  picture.append(make("line", { class: "axis", x1: left, x2: width, y1: base, y2: base }));
+  for (const value of ticks(1, names.length, 8)) if (value >= 1) picture.append(make("line", { class: "axis", x1: x(value), x2: x(value), y1: base, y2: base + 4 }), make("text", { x: x(value), y: base + 18, "text-anchor": "middle" }, String(value)));
   names.forEach((name, i) => {
-    const first = i < half, y = deep + 14 + 20 * (first ? i : names.length - 1 - i), edge = first ? left - 10 : right + 10;
-    picture.append(make("path", { d: `M${x(values[i])} ${base}V${y}H${edge}`, fill: "none", stroke: "var(--quiet)" }), make("text", { x: first ? edge - 4 : edge + 4, y: y + 4, "text-anchor": first ? "end" : "start" }, `${name} ${values[i].toFixed(2)}`));
+    const y = above + row * i + row / 2, [low, high] = ranks.intervals[name] || [values[i], values[i]];
+    picture.append(make("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, `${name} ${values[i].toFixed(2)}`), make("line", { x1: x(low), x2: x(high), y1: y, y2: y, stroke: "var(--quiet)", "stroke-width": 2 }),
+      make("circle", { cx: x(values[i]), cy: y, r: 4, fill: "var(--ink)" }, make("title", {}, `${name}: ${values[i].toFixed(2)}, 95 % ${low.toFixed(2)} to ${high.toFixed(2)}`)));
   });
-  return make("figure", { class: "wide" }, picture, make("figcaption", {}, `Average ranks over ${ranks.columns} columns; a bar joins methods that do not differ significantly (Nemenyi, 5 %).` + (ranks.friedman === null ? "" : ` Friedman p = ${ranks.friedman.toPrecision(2)}.`)));
+  return make("figure", { class: "wide" }, picture, make("figcaption", {}, `Average ranks over ${ranks.columns} columns` + (ranks.graphs > 1 ? ` of ${ranks.graphs} graphs; lines: 95 % bootstrap over graphs.` : " of one graph.")));
 }
 function against(points, key, sign) {
   const entries = Object.entries(points), index = new Map(table().rows.map((row, i) => [row.title, i]));

@@ -25,6 +25,7 @@ function overview() {
     parts.push(make("h3", {}, "Verdicts on the printed cells"), rows("Printed cells by verdict", ["paper", ...names], judged.map((paper) => [link(paper.title, "verdicts", paper.name), ...names.map((name) => paper.verdicts.counts[name] || "")]), "verdicts"), note(data.about_verdicts));
   }
   if (data.leaderboard.length) parts.push(make("h3", {}, "Leaderboard"), rows("Leaderboard", data.leaderboard[0], data.leaderboard.slice(1)));
+  for (const [task, [head, ...body]] of Object.entries(data.task_leaderboards || {})) parts.push(make("h3", {}, `Leaderboard, task=${task}`), rows(`Leaderboard, task=${task}`, head, body));
   const { used, others } = methodLists();
   if (used) parts.push(make("h3", {}, "Methods that were run"), used);
   if (others) parts.push(make("p", {}, link("All methods", "methods")));
@@ -61,12 +62,12 @@ function methodView(name) {
   const found = [...places((row) => row.algorithm === name)], seen = new Set();
   if (!found.length) return [...parts, note("It has no run here.")];
   const once = found.filter(({ cell, row }) => !seen.has(cell.run + row.title) && seen.add(cell.run + row.title));
-  parts.push(make("h3", {}, "Its cells"), rows(`Test scores of ${name} as the tables show them`, ["table", "row", "setting", ...MODELS, "ours", "published", "run"],
-    found.map(({ paper, table, row, column, cell }) => [tableLink(placeOf(paper, table), paper, table), row.title, column.key, ...[...MODELS, "ours"].map((model) => cell[model] && cell[model].text), cell.published, link("open", "run", cell.run)])));
+  for (const [task, cells] of byTask(found)) parts.push(make("h3", {}, `Its cells${task}`), rows(`Test scores of ${name}${task} as the tables show them`, ["table", "row", "setting", ...MODELS, "ours", "published", "run"],
+    cells.map(({ paper, table, row, column, cell }) => [tableLink(placeOf(paper, table), paper, table), row.title, column.key, ...[...MODELS, "ours"].map((model) => cell[model] && cell[model].text), cell.published, link("open", "run", cell.run)])));
   const even = (run, model, what) => (isKnown((run.numbers[what] || {})[model]) ? run.numbers[what][model].toFixed(1) : "");
-  parts.push(make("h3", {}, "Clients and costs"), rows(`How evenly the clients of ${name} fare, in %, and what a run costs: MB up and down a seed, seconds for all seeds`,
+  for (const [task, runs] of byTask(once)) parts.push(make("h3", {}, `Clients and costs${task}`), rows(`How evenly the clients of ${name}${task} fare, in %, and what a run costs: MB up and down a seed, seconds for all seeds`,
     ["table", "row", "setting", "worst client, received", "median, received", "worst client, trained", "median, trained", "MB a seed", "client trips", "seconds"],
-    once.map(({ paper, table, row, column, run }) => [tableLink(placeOf(paper, table), paper, table), row.title, column.key, ...MODELS.flatMap((model) => ["worst", "median"].map((what) => even(run, model, what))), run.numbers.megabytes.toFixed(1), String(run.numbers.trips), run.numbers.seconds.toFixed(1)]), `${name} clients and costs`));
+    runs.map(({ paper, table, row, column, run }) => [tableLink(placeOf(paper, table), paper, table), row.title, column.key, ...MODELS.flatMap((model) => ["worst", "median"].map((what) => even(run, model, what))), run.numbers.megabytes.toFixed(1), String(run.numbers.trips), run.numbers.seconds.toFixed(1)]), `${name} clients and costs`));
   const titles = titlesRun(), own = once[0].row.title, other = titles.find((each) => each !== own);
   if (other) parts.push(make("p", {}, link(`Compare ${own} with another`, "compare", own, titles.find((each) => shared(own, each).length) || other)));
   return parts;
@@ -114,22 +115,22 @@ function compareView(one, other) {
     pick("second", "against", second, partners.length ? partners.includes(second) ? partners : [second, ...partners] : [second], (name) => go(first, name, "second"))));
   const found = shared(first, second);
   if (!found.length) return [...parts, make("p", {}, "They have no setting in common.")];
-  for (const model of MODELS) {
-    const all = found.map((each) => difference(each, model)).filter((each) => each.count);
+  for (const [task, settings] of byTask(found, ({ a }) => a.run)) for (const model of MODELS) {
+    const all = settings.map((each) => difference(each, model)).filter((each) => each.count);
     if (!all.length) continue;
     const apart = (each) => each.half !== null && Math.abs(each.gap) > each.half + 1e-9, score = (each) => mean(each.run.numbers.scores[model].filter(isKnown)).toFixed(1);
     const higher = all.filter((each) => each.gap > 0).length, lower = all.filter((each) => each.gap < 0).length;
-    parts.push(make("h3", {}, `${model[0].toUpperCase()}${model.slice(1)} model`),
+    parts.push(make("h3", {}, `${model[0].toUpperCase()}${model.slice(1)} model${task}`),
       make("p", { class: "said" }, make("b", {}, first), ` is higher in ${higher}, `, make("b", {}, second), ` in ${lower} of ${plural(all.length, "setting")}; the interval of the difference excludes 0 in ${all.filter(apart).length}.`),
-      forest(all, `${first} minus ${second}, points, ${model} model`, apart),
+      forest(all, `${first} minus ${second}, points, ${model} model${task}`, apart),
       rows(`Test scores in %, and the mean difference over the common seeds with its 95 % t-interval; * excludes 0`, ["setting", first, second, "difference", "seeds"],
-        all.map((each) => [each.setting, score(each.a), score(each.b), `${signed(each.gap)}${each.half === null ? "" : ` ± ${each.half.toFixed(1)}`}${apart(each) ? " *" : ""}`, String(each.count)]), `${first} against ${second} ${model}`));
+        all.map((each) => [each.setting, score(each.a), score(each.b), `${signed(each.gap)}${each.half === null ? "" : ` ± ${each.half.toFixed(1)}`}${apart(each) ? " *" : ""}`, String(each.count)]), `${first} against ${second} ${model}${task}`));
   }
   const side = ({ run }) => run.numbers, worst = (each, model) => (isKnown(side(each).worst[model]) ? side(each).worst[model].toFixed(1) : "");
-  parts.push(make("h3", {}, "Clients and costs"), rows("Worst client's test score in % (received / trained); MB up and down a seed; seconds for all seeds",
+  for (const [task, settings] of byTask(found, ({ a }) => a.run)) parts.push(make("h3", {}, `Clients and costs${task}`), rows("Worst client's test score in % (received / trained); MB up and down a seed; seconds for all seeds",
     ["setting", `${first}: worst client`, `${second}: worst client`, `${first}: MB`, `${second}: MB`, `${first}: seconds`, `${second}: seconds`],
-    found.map(({ a, b, setting }) => [setting, ...[a, b].map((each) => MODELS.map((model) => worst(each, model)).filter(Boolean).join(" / ")), ...[a, b].map((each) => side(each).megabytes.toFixed(1)), ...[a, b].map((each) => side(each).seconds.toFixed(1))]), `${first} against ${second} costs`),
-    note("Each test stands alone: of twenty settings without a difference, about one interval excludes 0 by chance. Runs of one seed have no interval; with fewer than five, only large differences exclude 0."));
+    settings.map(({ a, b, setting }) => [setting, ...[a, b].map((each) => MODELS.map((model) => worst(each, model)).filter(Boolean).join(" / ")), ...[a, b].map((each) => side(each).megabytes.toFixed(1)), ...[a, b].map((each) => side(each).seconds.toFixed(1))]), `${first} against ${second} costs${task}`));
+  parts.push(note("Each test stands alone: of twenty settings without a difference, about one interval excludes 0 by chance. Runs of one seed have no interval; with fewer than five, only large differences exclude 0."));
   return parts;
 }
 function forest(all, name, apart) {

@@ -17,7 +17,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Values
 from fgl_bench.results.compare import Block, Compared, column_label, heading, label
 from fgl_bench.results.frame import Result
-from fgl_bench.results.plots.figures import draw_tradeoff, ranks_figure
+from fgl_bench.results.plots.figures import draw_ranks, draw_tradeoff
 from fgl_bench.results.plots.style import (
     COLORS,
     LETTER,
@@ -198,13 +198,11 @@ def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
 
 
 def ranks(table: Compared, width: float, side: int) -> Figure:
-    """Draw average ranks with their critical difference, one diagram per kind of model."""
+    """Draw average ranks with their intervals, one panel per kind of model."""
     ranked = [(block, block.ranks) for block in table.blocks if block.ranks is not None]
     if not ranked:
         raise UserError("ranks need at least two rows, and two columns in which all of them have a run and a score; give more cols=")
-    tests = ["" if each.friedman is None else f", Friedman p = {each.friedman:.2g}" for _, each in ranked]
-    titles = [f"{block.model} model, {each.columns} columns{test}" for (block, each), test in zip(ranked, tests, strict=True)]
-    return ranks_figure([(each, title) for (_, each), title in zip(ranked, titles, strict=True)], width)
+    return draw_ranks([(each, f"{block.model} model, {each.columns} columns") for block, each in ranked], width)
 
 
 def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
@@ -250,7 +248,7 @@ def clients(table: Compared, width: float, side: int) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(4))
     own = heading([run.summary["metric"] for run in table.chosen.runs.values()], None)
     of = f", {table.blocks[0].model} model" if len(table.blocks) == 1 else ""
-    name_axes(axes, side, f"{own} of a client{of}")
+    name_axes(axes, side, f"{own} of a client{table.task}{of}")
     return figure
 
 
