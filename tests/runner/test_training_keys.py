@@ -167,7 +167,7 @@ def test_methods_leave_clients_out_or_say_why_not(method, tmp_path):
 
 
 def test_a_variate_is_scaled_by_the_rate_of_its_round(tmp_path):
-    """Scaffold's option II divides a trip's displacement by K lr: with plain gradient steps that is the mean gradient, whatever the rate."""
+    """Scaffold's option II divides a trip's displacement by K lr: with plain gradient steps that is the mean gradient at any rate."""
     more = {"optimizer": "sgd", "optimizer__momentum": 0.0, "weight_decay": 0.0, "lr_schedule": "step", "lr_schedule__every": 1}
     literal, mean = (made(tmp_path, "scaffold", **more, algorithm__control=control).curve() for control in CONTROLS)
     pd.testing.assert_frame_equal(literal, mean, rtol=1e-6)
