@@ -19,7 +19,7 @@ def assert_follows(method, plain, *, participation=1.0, rounds=5, local_epochs=2
     count, compared = max(1, round(participation * CLIENTS)), 0
     for s, federation in enumerate(federations):
         initial = {name: value for name, value in run.named(run.sim.initial[s * CLIENTS]).items() if name.startswith("conv")}
-        chosen = [np.flatnonzero(scenario._draw([federation.seed], t, count, CLIENTS)[0]).tolist() for t in range(rounds)]
+        chosen = [np.flatnonzero(scenario.draw([federation.seed], t, count, CLIENTS)[0]).tolist() for t in range(rounds)]
         trips = [iter(run.trips[s * CLIENTS + i]) for i in range(CLIENTS)]
         for one in run_personal(federation, plain(), initial, rounds=rounds, local_epochs=local_epochs, chosen=chosen, lr=lr):
             for i, expected in one.items():
