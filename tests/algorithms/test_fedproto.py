@@ -45,7 +45,7 @@ def assert_follows(algorithm, server_of, *, model, participation=1.0, rounds=4, 
         rows = range(s * CLIENTS, (s + 1) * CLIENTS)
         names = [getattr(layout, "names", ["gcn"] * 2 * CLIENTS)[row] for row in rows]
         initial = [{name: value[0].clone() for name, value in layout.of(row).views(done.sim.initial[row][None]).items()} for row in rows]
-        chosen = None if count == CLIENTS else [np.flatnonzero(scenario._draw([s], t, count, CLIENTS)[0]).tolist() for t in range(rounds)]
+        chosen = None if count == CLIENTS else [np.flatnonzero(scenario.draw([s], t, count, CLIENTS)[0]).tolist() for t in range(rounds)]
         kept = {"rounds": rounds, "local_epochs": local_epochs, "weight": algorithm.weight, "term": algorithm.term, "chosen": chosen}
         trace = prototypes.run(small_federation(s, clients=CLIENTS), names, initial, server_of(s), **kept)
         trips = [iter(done.trips[row]) for row in rows]
