@@ -37,7 +37,8 @@ cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reas
 METHODS = {"fedavg": lambda: FedAvg(), "fedgta": lambda: FedGTA(**GTA)}
 SETTINGS = {
     "dtype": "float64", "agg_weight": "train", "local_epochs": 2, "lr": 0.01, "weight_decay": 5e-4, "opt_state": "persist",
-    "batch_nodes": None, "participation": 1.0, "eval_every": None, "mixing_at": (), "metrics": (), "feature_dtype": None,
+    "batch_nodes": None, "clip_gradient": None, "participation": 1.0, "eval_every": None, "mixing_at": (), "metrics": (),
+    "feature_dtype": None,
     "cuda_graphs": False,
 }  # fmt: skip
 

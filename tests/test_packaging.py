@@ -97,7 +97,13 @@ def test_installed_command_runs_a_federation(installed: Path, tmp_path: Path) ->
 def test_dependencies_are_what_the_code_imports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = " ".join([*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)])
-    names = {"hydra": "hydra-core", "community": "python-louvain", "yaml": "omegaconf", "sklearn": "scikit-learn"}  # by import
+    names = {
+        "hydra": "hydra-core",
+        "community": "python-louvain",
+        "dp_accounting": "dp-accounting",
+        "yaml": "omegaconf",
+        "sklearn": "scikit-learn",
+    }  # by import
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names_of = node.names if isinstance(node, ast.Import) else []

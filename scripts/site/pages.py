@@ -17,7 +17,7 @@ import fgl_bench
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.commands import about
 from fgl_bench.cli.main import help_text
-from fgl_bench.config.choices import choices, config_folder, path_of
+from fgl_bench.config.choices import GROUPS, choices, config_folder, path_of
 from fgl_bench.config.settings import Settings
 from fgl_bench.report.method_facts import UNCHECKED, cross_checks
 from fgl_bench.runner.validation import CHOICES
@@ -47,8 +47,13 @@ TITLES = {
     "split": ("Splits", "How the nodes of a graph are divided among clients. Masks are described in [Data](../data.md#splits-and-masks)."),
     "task": ("Tasks", "What has a label: a node, a graph, or a pair of nodes. See [Tasks](../tasks.md)."),
     "optimizer": ("Optimizers", "The optimizer of the clients' local steps. `lr` and `weight_decay` are top-level [keys](keys.md)."),
+    "lr_schedule": ("Learning-rate schedules", "How `lr` changes over the rounds."),
     "scenario": ("Scenarios", "Who trains when, and which uploads arrive."),
     "scenario/sparsity": ("Sparsity", "What is missing from the clients' data while they train."),
+    "scenario/noise": ("Noise", "What is wrong in the clients' data while they train. See [Noise, attacks and privacy](../robustness.md)."),
+    "scenario/attack": ("Attacks", "What malicious clients train on and upload. See [Noise, attacks and privacy](../robustness.md)."),
+    "aggregator": ("Aggregators", "How a server makes one model of all uploads. See [Noise, attacks and privacy](../robustness.md)."),
+    "privacy": ("Privacy", "What the server's models reveal of a client. See [Noise, attacks and privacy](../robustness.md)."),
     "tracker": ("Trackers", "Where curves and scores are logged besides the run directory."),
 }
 documented: set[str] = set()  # classes and functions that a page has shown
@@ -60,10 +65,10 @@ def main() -> None:
         for choice in choices(group):
             write(f"reference/{group}/{choice}.md", page_of(group, choice))
     write("reference/dataset.md", datasets())
-    for group in ("task", "split", "optimizer", "tracker"):
+    for group in ("task", "split", "optimizer", "lr_schedule", "aggregator", "privacy", "tracker"):
         write(f"reference/{group}.md", [*headed(group), *sections(group)])
-    sparsity = [*headed("scenario/sparsity", 2), *sections("scenario/sparsity", 3)]
-    write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *sparsity])
+    inner = [line for group in GROUPS if group.startswith("scenario/") for line in (*headed(group, 2), *sections(group, 3))]
+    write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *inner])
     write("reference/keys.md", keys_page())
     write("reference/experiment.md", presets())
     write("reference/commands.md", ["# Commands", "", "`fgl-bench --help` prints:", "", "```text", help_text(), "```"])

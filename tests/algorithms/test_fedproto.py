@@ -103,15 +103,18 @@ def test_a_representation_at_its_prototype_has_a_finite_gradient():
     [("uniform", 2.0, 4.0), ("samples", (3 * 1 + 1 * 3) / 4, 4.0), ("openfgl", (4 * 1 + 4 * 3) / 9, 4 * 4 / 9)],
 )
 def test_the_averages_by_hand(average, first, second):
-    """Three clients with 4, 4 and 1 training nodes; the third has not arrived or has neither class, and the second class has one client."""
+    """Three clients of sizes 4, 4 and 1; the second class has one client, and so has the third, which arrives later."""
     algorithm = run(method(average=average), rounds=0).sim.algorithm
     algorithm.counts = torch.tensor([[[3, 0, 0], [1, 2, 0], [0, 0, 1]]], dtype=torch.float64)
     algorithm.setting = type("Setting", (), {"weights": torch.tensor([[4.0, 4.0, 1.0]], dtype=torch.float64)})
     algorithm.prototypes = torch.full((1, 3, 1), 7.0, dtype=torch.float64)
     algorithm.known = torch.zeros(1, 3, dtype=torch.bool)
     uploaded = torch.tensor([[[[1.0], [0.0], [0.0]], [[3.0], [4.0], [0.0]], [[0.0], [0.0], [5.0]]]], dtype=torch.float64)
+    if average != "openfgl":
+        algorithm.update_prototypes(uploaded, torch.tensor([[True, True, False]]))
+        assert algorithm.known.tolist() == [[True, True, False]]
     algorithm.update_prototypes(uploaded, torch.tensor([[True, True, True]]))
-    assert algorithm.prototypes[0, :2, 0].tolist() == pytest.approx([first, second])
+    assert algorithm.known.all() and algorithm.prototypes[0, :2, 0].tolist() == pytest.approx([first, second])
     before = algorithm.prototypes.clone()
     algorithm.update_prototypes(uploaded + 1, torch.tensor([[False, False, False]]))
     assert torch.equal(algorithm.prototypes, before), "without uploads nothing changes"

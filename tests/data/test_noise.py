@@ -43,7 +43,7 @@ def test_symmetric_noise_draws_every_other_class_alike():
     assert counts[0] == 0 and np.all(np.abs(counts[1:] - 1000) < 5 * np.sqrt(3000 * 2 / 9))
 
 
-@given(st.floats(0, 2), SEEDS, st.booleans())
+@given(st.floats(0.01, 2), SEEDS, st.booleans())  # float32 features lose smaller ones
 def test_features_get_gaussian_noise_of_this_deviation(rate, seed, dense):
     client = make_client(num_nodes=200, seed=seed, dense=dense)
     seen = FeatureNoise(rate).apply(client, CLASSES, np.random.default_rng(seed))

@@ -187,7 +187,7 @@ def test_of_an_edited_method_the_last_version_counts(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"rows": "algoritm"}, "rows=algoritm: no run has this key; did you mean algorithm?"),
+        ({"rows": "algoritm"}, "rows=algoritm: no run has this key; did you mean algorithm or"),
         ({"rows": ""}, "rows= must name at least one key"),
         ({"rows": "dataset"}, "dataset cannot be in rows= and in cols="),
         ({"cols": "split,split"}, "must be keys, each once"),

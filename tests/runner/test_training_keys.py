@@ -11,6 +11,7 @@ import torch
 from scipy.stats import t as student
 
 from fgl_bench import UserError, load_models, run
+from fgl_bench.algorithms.scaffold import CONTROLS
 from fgl_bench.data.federation import build_federations
 from fgl_bench.data.sparsity import NoSparsity
 from fgl_bench.data.unseen import leave_out
@@ -163,3 +164,10 @@ def test_methods_leave_clients_out_or_say_why_not(method, tmp_path):
         assert "unseen" in made(tmp_path, method, unseen_clients=0.2).summary
     except UserError as error:
         assert f"unseen_clients=0.2: a model of algorithm={method} needs more" in str(error) and method == "fedsage_plus"
+
+
+def test_a_variate_is_scaled_by_the_rate_of_its_round(tmp_path):
+    """Scaffold's option II divides a trip's displacement by K lr: with plain gradient steps that is the mean gradient at any rate."""
+    more = {"optimizer": "sgd", "optimizer__momentum": 0.0, "weight_decay": 0.0, "lr_schedule": "step", "lr_schedule__every": 1}
+    literal, mean = (made(tmp_path, "scaffold", **more, algorithm__control=control).curve() for control in CONTROLS)
+    pd.testing.assert_frame_equal(literal, mean, rtol=1e-6)

@@ -85,8 +85,8 @@ def summarize(
     workers: dict[str, int],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
-    seeds = spec.settings.seeds if isinstance(spec.model, Mixed) else ()
-    backbones = [spec.model.dealt(seed, spec.settings.num_clients) for seed in seeds]
+    model = spec.model
+    backbones = [model.dealt(seed, spec.settings.num_clients) for seed in spec.settings.seeds] if isinstance(model, Mixed) else []
     chosen = {key: spec.names[group.replace(".", "/")] for group, key in GROUPS.items()}
     histories, weights, names, settings = outcome.histories, facts.weights, spec.names, spec.settings
     # Processors with other vector units round differently.

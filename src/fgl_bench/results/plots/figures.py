@@ -204,8 +204,8 @@ def confusion_figure(counts: DataFrame, model: str) -> Figure:
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     for row, column in np.ndindex(shares.shape) if len(counts) <= MOST_NUMBERED else ():
         color = "white" if shares[row, column] > 0.5 else "black"
-        axis.text(column, row, f"{counts.iat[row, column]}", ha="center", va="center", color=color, fontsize=6)
+        axis.text(column, row, str(counts.iat[row, column]), ha="center", va="center", color=color, fontsize=6)
     ticks = {} if len(counts) > MOST_NUMBERED else {"xticks": range(len(counts)), "yticks": range(len(counts))}
-    axis.set(xlabel="predicted class", ylabel="class", title=f"{model} model, test nodes", **ticks)  # type: ignore[arg-type]
+    axis.set(xlabel="predicted class", ylabel="class", title=f"{model} model, test nodes", **ticks)
     axis.grid(visible=False)
     return figure
