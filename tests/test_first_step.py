@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.warm import environment
 
-MOST = 6_500  # fourteen groups
+MOST = 5_500
 SMALL = (
     "algorithm=fedsa_gcl", "dataset=csbm", "dataset.num_nodes=300", "dataset.num_edges=900", "dataset.num_features=64", "num_clients=4",
     "trips=40", "seeds=[0]", "progress=false", "device=cpu",

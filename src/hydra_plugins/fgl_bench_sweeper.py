@@ -33,6 +33,7 @@ class GridSweeper(BasicSweeper):
 
         A launcher that runs them in this process takes these configurations: composing one takes 0.1 s.
         """
+        from fgl_bench.config.groups import COMMAND
         from fgl_bench.runner.one import refused
 
         current, loader, composed = HydraConfig.instance(), self.hydra_context.config_loader, dict[tuple[str, ...], bytes]()
@@ -41,8 +42,10 @@ class GridSweeper(BasicSweeper):
             whole = type(loader).load_sweep_config(loader, self.config, list(overrides))
             composed[tuple(overrides)] = pickle.dumps(whole)
             current.set_config(whole)
+            before = COMMAND.set(current.cfg.hydra)
             if refused(OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])):
                 bad.add(tuple(overrides))
+            COMMAND.reset(before)
         current.cfg = ours
         batch.sort(key=lambda overrides: tuple(overrides) not in bad)
         if isinstance(self.launcher, BasicLauncher):  # others pickle the loader

@@ -128,6 +128,8 @@ def test_peers_are_attacked_by_labels_only_and_a_server_with_test_nodes_scores_h
     run("d_psgd", "csbm", results_dir=tmp_path, **TINY, scenario__attack="label_flip")
     with pytest.raises(UserError, match="scenario/attack=sign_flip: is an attack on a server, and scenario=decentralized has none"):
         run("d_psgd", "csbm", results_dir=tmp_path, **TINY, scenario__attack="sign_flip")
+    with pytest.raises(UserError, match="sign_flip: forges the model that a client uploads, and algorithm=fedproto uploads none"):
+        run("fedproto", "csbm", results_dir=tmp_path, **TINY, scenario__attack="sign_flip")
     served = run("fedavg", "csbm", split="iid_server", results_dir=tmp_path, **TINY, scenario__attack="sign_flip")
     assert [each.count(None) for each in served.summary["test"]["received"]["per_client"]] == [1, 1]
     run("global", "csbm", results_dir=tmp_path, **TINY, scenario__attack="sign_flip")

@@ -71,6 +71,8 @@ def test_what_cannot_be_predicted_is_one_line(tmp_path):
         predictions(made(tmp_path, keep_models="none"))
     with pytest.raises(UserError, match="predictions need clients with test nodes and one class per node"):
         predictions(made(tmp_path, split="iid_server"))
+    with pytest.raises(UserError, match="the saved models do not predict by themselves; fedproto needs more"):
+        predictions(made(tmp_path, "fedproto", algorithm__prediction="prototypes"))
     with pytest.raises(UserError, match="model=both: must be one of received, trained"):
         predictions(made(tmp_path), "both")
 

@@ -104,6 +104,7 @@ def test_an_early_stop_is_the_beginning_of_the_whole_run(tmp_path):
         ("fedavg", {"clip_gradient": 0.0}, "clip_gradient=0.0 is out of range; allowed: above 0"),
         ("fedavg", {"patience": 0}, "patience=0 is out of range"),
         ("d_psgd", {"unseen_clients": 0.2}, "unseen_clients=0.2: scenario=decentralized has no server"),
+        ("local", {"unseen_clients": 0.2}, "unseen_clients=0.2: algorithm=local has no server's model"),
         ("fed_pub", {"unseen_clients": 0.2}, "unseen_clients=0.2: a model of algorithm=fed_pub needs more"),
         ("fedavg", {"unseen_clients": 0.2, "split": "iid_server"}, "use split.test=clients"),
         ("fedavg", {"unseen_clients": 0.95}, "unseen_clients=0.95: must be lower; it leaves out all of num_clients=5"),
@@ -112,6 +113,11 @@ def test_an_early_stop_is_the_beginning_of_the_whole_run(tmp_path):
 def test_what_has_no_meaning_is_refused(method, more, why, tmp_path):
     with pytest.raises(UserError, match=why):
         made(tmp_path, method, **more)
+
+
+def test_no_round_for_a_second_stage_is_said(tmp_path, capsys):
+    made(tmp_path, "fedavg_finetune", algorithm__federated_rounds=77)
+    assert "algorithm.federated_rounds=77 leaves none of rounds=" in capsys.readouterr().err
 
 
 def federation(**more):
@@ -158,7 +164,7 @@ def test_unseen_clients_are_scored_with_the_server_s_model(tmp_path):
     assert again.summary["unseen"]["received"]["per_seed"] == scores[1:]
 
 
-@pytest.mark.parametrize("method", ["fedgta", "scaffold", "fedadam", "fedsage_plus", "local"])
+@pytest.mark.parametrize("method", ["fedgta", "scaffold", "fedadam", "fedsage_plus", "fedper"])
 def test_methods_leave_clients_out_or_say_why_not(method, tmp_path):
     try:
         assert "unseen" in made(tmp_path, method, unseen_clients=0.2).summary

@@ -33,6 +33,7 @@ class Algorithm(ABC):  # noqa: B024 (abstract methods are in the bases of scenar
 
     Class attributes:
         trains: True if clients take gradient steps.
+        predicts_alone: False if predictions depend on more than the model's parameters, which are all that is saved of a run.
         own_optimizer: description of the method's own client optimizer, if any; a configured optimizer is then refused.
         reset_optimizer: True if the clients' optimizers restart in every trip, regardless of ``opt_state``.
         pairing: choices of other groups that the method was designed for, by group; an error message suggests them.
@@ -65,6 +66,7 @@ class Algorithm(ABC):  # noqa: B024 (abstract methods are in the bases of scenar
     trains: ClassVar[bool] = True
     reset_optimizer: ClassVar[bool] = False
     own_optimizer: ClassVar[str | None] = None
+    predicts_alone: ClassVar[bool] = True
     node_batches: ClassVar[bool] = True
     multilabel: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {}

@@ -90,6 +90,10 @@ class PrototypeSharing(Alone, TrainedScore):
             arrived: ``[S, C]`` bool, the participants of this round.
         """
 
+    @property
+    def predicts_alone(self) -> bool:  # type: ignore[override]  # depends on the key
+        return self.prediction == "head"
+
     def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
         return self._answer(model.forward(parameters, batch, first, no_dropout), batch)
 

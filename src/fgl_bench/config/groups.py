@@ -64,7 +64,7 @@ def chosen(cfg: DictConfig, group: str) -> str:
         return name
     key = f"{group.replace('/', '.')}._target_"
     if (hydra := COMMAND.get()) is not None:
-        overridden = any(re.match(rf"\+*{re.escape(key)}=", text) for text in hydra.overrides.task)
+        overridden = key in [text.lstrip("+").partition("=")[0] for text in hydra.overrides.task]
         choice = hydra.runtime.choices.get(group.replace(".", "/"))
         if isinstance(choice, str) and not overridden:
             return choice.rpartition("/")[2]  # without subfolders
@@ -98,7 +98,8 @@ def key_of(node: DictConfig) -> str:
 
 def own_keys(node: DictConfig, cls: Any) -> list[str]:
     """Return the keys of ``node`` that are arguments of ``cls``, without ``_target_`` and nested groups that the class does not take."""
-    nested = {group.rpartition(".")[2] for group in ROLES if group.startswith(f"{key_of(node)}.")}
+    above = f"{key_of(node)}."
+    nested = {group.rpartition(".")[2] for group in ROLES if group.startswith(above)}
     return [str(key) for key in node if key != "_target_" and key not in nested - getattr(cls, "__dataclass_fields__", {}).keys()]
 
 

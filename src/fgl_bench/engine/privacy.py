@@ -20,7 +20,7 @@ from fgl_bench.errors import Range, UserError, above, at_least
 
 @dataclass
 class NoPrivacy:
-    """The server's models say what they say."""
+    """No mechanism: the server's models are those of its aggregator."""
 
     def combine(self) -> None:
         """Nothing takes the place of the aggregator."""

@@ -5,6 +5,7 @@ Importing this module is cheap: heavy imports wait until the configuration is kn
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,8 +26,17 @@ from fgl_bench.utils.world import World, enter, launched, world
 
 if TYPE_CHECKING:
     from fgl_bench.runner.run_store import Finished
+    from fgl_bench.runner.spec import RunSpec
 
 NATURAL = ("fgl_bench.data.splits.natural.Natural", "fgl_bench.data.splits.natural.Domains")
+
+
+VALIDATED: dict[str, RunSpec] = {}
+"""Configurations of a sweep that :func:`refused` has accepted, until they are run."""
+
+
+def key_of(cfg: DictConfig) -> str:
+    return json.dumps([OmegaConf.to_container(cfg), overrides_of(cfg)], default=str)
 
 
 def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
@@ -50,7 +60,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     finished = None if store is None or cfg.overwrite else workers.first(store.finished)
     if finished is None:
         with workers.in_turn():  # worker 0 reports errors that all workers share
-            spec = validate(cfg)
+            spec = VALIDATED.pop(key_of(cfg), None) or validate(cfg)
         from fgl_bench.runner.run import run
 
         try:
@@ -110,10 +120,11 @@ def check_one(cfg: DictConfig) -> None:
 
 
 def refused(cfg: DictConfig) -> bool:
-    """Return True if :func:`run_one` would refuse a configuration before it reads data."""
+    """Return True if :func:`run_one` would refuse a configuration before it reads data; it does not validate an accepted one again."""
     try:
         expand_paths(cfg)
-        validate(cfg)
+        spell(cfg)
+        VALIDATED[key_of(cfg)] = validate(cfg)
     except (Exception, SystemExit):  # a user's class may raise anything; the run itself says what
         return True
     return False

@@ -34,7 +34,7 @@ class Predicted(NamedTuple):
     """The saved models of one seed on the graphs that are scored.
 
     Attributes:
-        logits: ``[C, n, Y]``; None if the saved models do not fit the network.
+        logits: ``[C, n, Y]``; None if the saved models do not fit the network, or the method predicts by more than a model.
         hidden: ``[C, n, h]``, the representation before the last layer; None if the method does not predict by the network alone.
     """
 
@@ -61,7 +61,8 @@ def predicted(cfg: DictConfig, folder: Path, model: str) -> Iterator[Predicted]:
         batch, shapes, saved = trainer.evaluation, trainer.layout.shapes, models.get(federation.seed, {})
         parameters = {name: torch.zeros(batch.size, *shape, dtype=batch.dtype) for name, shape in shapes.items()}
         each = [saved.get(client, {}).get(model, {}) for client in range(batch.size)]
-        if any({name: tuple(value.shape) for name, value in one.items()} != dict(shapes) for one in each):
+        fit = all({name: tuple(value.shape) for name, value in one.items()} == dict(shapes) for one in each)
+        if not fit or not trainer.algorithm.predicts_alone:
             yield Predicted(own[0], batch, None, None)
             continue
         for client, one in enumerate(each):
@@ -87,7 +88,7 @@ def of_run(result: Result, model: str) -> Iterator[tuple[Predicted, np.ndarray]]
         raise UserError(f"{result.folder}: predictions need clients with test nodes and one class per node")
     for seed in seeds:
         if seed.logits is None:
-            raise UserError(f"{result.folder}: the saved models do not fit the configured network; the method changes it during the run")
+            raise UserError(f"{result.folder}: the saved models do not predict by themselves; {result.summary['algorithm']} needs more")
         yield seed, seed.logits
 
 

@@ -16,6 +16,7 @@ from fgl_bench.config.pairing import paired, suited
 from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
 from fgl_bench.config.values import check_keys, check_name, check_values
 from fgl_bench.errors import UserError, one_of, require, require_choice
+from fgl_bench.utils.patience import say_once
 from fgl_bench.utils.processes import import_torch
 from fgl_bench.utils.world import world
 
@@ -104,6 +105,7 @@ def validate(cfg: DictConfig) -> RunSpec:
     check_optimizer(spec)
     check_server(spec)
     check_training(spec)
+    note_stages(spec)
     check_unseen(spec)
     return spec
 
@@ -167,9 +169,15 @@ def check_optimizer(spec: RunSpec) -> None:
 def check_server(spec: RunSpec) -> None:
     """Attacks on uploads and rules of aggregation need a server that receives the uploads; raises UserError."""
     from fgl_bench.algorithms.base import Peers, SemiAsyncServer, ServerRounds
+    from fgl_bench.algorithms.local import Alone
 
     names, contract = spec.names, getattr(spec.scenario, "contract", None)
     attack = f"scenario/attack={names['scenario/attack']}"
+    shares_no_model = isinstance(spec.algorithm, Alone) and type(spec.algorithm).traffic is not Alone.traffic
+    if spec.attack.forges and shares_no_model:
+        raise UserError(
+            f"{attack}: forges the model that a client uploads, and algorithm={names['algorithm']} uploads none; use label_flip"
+        )
     if spec.attack.forges and contract is Peers:
         raise UserError(f"{attack}: is an attack on a server, and scenario={names['scenario']} has none; use label_flip")
     if spec.attack.colludes and contract is SemiAsyncServer:
@@ -182,6 +190,15 @@ def check_server(spec: RunSpec) -> None:
     if names["privacy"] != "none" and names["aggregator"] != "mean":
         raise UserError(f"privacy={names['privacy']}: its noise is made for a mean; use aggregator=mean")
     spec.privacy.check_installed()
+
+
+def note_stages(spec: RunSpec) -> None:
+    """Say it if no round is left for the second stage of a method."""
+    from fgl_bench.algorithms.powers import Staging
+
+    first = getattr(spec.algorithm, "federated_rounds", 0)
+    if isinstance(spec.algorithm, Staging) and 0 < spec.rounds <= first:
+        say_once(f"note: algorithm.federated_rounds={first} leaves none of rounds={spec.rounds} for what follows")
 
 
 def check_training(spec: RunSpec) -> None:
@@ -206,6 +223,7 @@ def check_training(spec: RunSpec) -> None:
 def check_unseen(spec: RunSpec) -> None:
     """Unseen clients need a model of a server that a client without a history can use; raises UserError."""
     from fgl_bench.algorithms.base import Algorithm, ServerRounds
+    from fgl_bench.algorithms.local import Alone
     from fgl_bench.algorithms.powers import Federating, JointTraining, Regraphing, Staging, TrainedScore
 
     share, names, method = spec.settings.unseen_clients, spec.names, spec.algorithm
@@ -215,6 +233,8 @@ def check_unseen(spec: RunSpec) -> None:
         raise UserError(f"unseen_clients={share}: scenario={names['scenario']} has no server whose model they could receive; use sync")
     if spec.split.test != "clients":
         raise UserError(f"unseen_clients={share}: clients are scored on test nodes of their own; use split.test=clients")
+    if isinstance(method, Alone):
+        raise UserError(f"unseen_clients={share}: algorithm={names['algorithm']} has no server's model to receive; use another method")
     special = isinstance(method, Federating | JointTraining | Regraphing | Staging | TrainedScore)
     if special or type(method).predict is not Algorithm.predict or method.backbone(spec.model) is not spec.model:
         why = "needs more than the backbone's parameters, which a client outside of training lacks"
