@@ -221,7 +221,7 @@ def induce(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph]
 
 
 class Labeling:
-    """What the examples are, the things that have labels: here, the nodes. A task derives from it."""
+    """The examples, which are the things that have labels: here, the nodes. A task derives from it."""
 
     def default_ratios(self) -> list[float] | None:
         """Return [train, val, test] without ``split.ratios``; None means the dataset's."""

@@ -244,7 +244,7 @@ class Batch:
 
     @cached_property
     def memo(self) -> dict[Any, Any]:
-        """What a network makes of this batch once, by a key of its own."""
+        """Results that a network computes of this batch once, by a key of its own."""
         return {}
 
     @cached_property

@@ -75,7 +75,7 @@ class DP(Aggregator):
             raise UserError("privacy=dp needs dp-accounting, which is not installed: pip install 'fgl-bench[privacy]'")
 
     def epsilon(self, participations: int) -> float | None:
-        """Return epsilon for a client that took part in so many rounds; None if nothing is guaranteed.
+        """Return epsilon for a client that took part in ``participations`` rounds; None if nothing is guaranteed.
 
         Neighboring federations differ in one client whose updates are zero in one of them. Which clients take part is public: sampling
         does not amplify privacy.

@@ -115,9 +115,9 @@ class Board:
         done = sum(record.complete for record in own)
         begun = f", {len(own) - done} begun" if len(own) > done else ""
         other = f"; {len(self.others)} of another protocol are left out" if self.others else ""
-        dear = f"; {later} are too expensive without a GPU" if later else ""
+        waiting = f"; {later} are too expensive without a GPU" if later else ""
         task = f"task={protocol.task}: " if protocol.caption else ""
-        return f"{task}{done} of {len(pairs)} cells are complete{begun}{dear}{other}."
+        return f"{task}{done} of {len(pairs)} cells are complete{begun}{waiting}{other}."
 
 
 def read_board(folder: Path, protocol: Protocol) -> Board:

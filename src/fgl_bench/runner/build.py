@@ -148,7 +148,7 @@ def simulation(
 
 
 def forgery(attack: Attack, federations: Sequence[Federation], setting: Setting) -> Forgery | None:
-    """What replaces the models of malicious clients; None if they upload what they trained."""
+    """Return what replaces the models of malicious clients; None if they upload what they trained."""
     malicious = np.array([np.isin(np.arange(f.num_clients), f.malicious) for f in federations])
     return Forgery(attack, malicious, setting.streams("attack"), setting.shard) if attack.forges and malicious.any() else None
 
