@@ -130,7 +130,7 @@ def test_local_terms_of_both_enter():
 
 HOOKS = {hook for base in (Algorithm, ServerRounds, *POWERS) for hook in hooks(base)}
 NOT_PASSED_ON = dict.fromkeys(EXCLUSIVE, "a strategy that has its own is refused")
-PASSED_ATTRIBUTES = {"reset_optimizer", "uses_validation", "own_optimizer", "unsent", "frozen"}
+PASSED_ATTRIBUTES = {"reset_optimizer", "uses_validation", "own_optimizer", "unsent", "frozen", "predicts_alone"}
 OWN_ATTRIBUTES = {
     "pairing": "of the command line's choice",
     "ranges": "of the model's own keys; the strategy's are checked with it",

@@ -71,7 +71,7 @@ class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
             return self.server.score_trained(score, trips)
         return score(trips.output.logits, trips.batch)
 
-    unsent, refines, frozen = attribute("unsent"), attribute("refines"), attribute("frozen")
+    unsent, refines, frozen, predicts_alone = attribute("unsent"), attribute("refines"), attribute("frozen"), attribute("predicts_alone")
     reset_optimizer, uses_validation, own_optimizer = attribute("reset_optimizer"), attribute("uses_validation"), attribute("own_optimizer")
 
     check_choices = delegated("check_choices")
