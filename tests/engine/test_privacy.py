@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -80,6 +82,16 @@ def exact(noise, count, delta):
 def test_epsilon_bounds_the_exact_one_closely(noise, count):
     assert exact(noise, count, 1e-5) <= DP(1.0, noise, 1e-5).epsilon(count) <= 1.12 * exact(noise, count, 1e-5)
     assert DP(1.0, 0.0, 1e-5).epsilon(1) is None
+
+
+@needs_accountant
+def test_the_accountant_leaves_a_stream_of_the_user_open():
+    """Its library's logger closes its handler's stream when logging is configured anew, as Hydra does."""
+    code = (
+        "import io, logging.config, sys; from fgl_bench.engine.privacy import DP; sys.stderr = mine = io.StringIO(); "
+        "DP(1.0, 1.0, 1e-5).epsilon(1); sys.stderr = sys.__stderr__; logging.config.dictConfig({'version': 1}); print(mine.closed)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 @pytest.mark.usefixtures("accountant")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import sys
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -80,8 +82,9 @@ class DP(Aggregator):
         Neighboring federations differ in one client whose updates are zero in one of them. Which clients take part is public: sampling
         does not amplify privacy.
         """
-        import dp_accounting
-        from dp_accounting.rdp import RdpAccountant
+        with redirect_stderr(sys.__stderr__):  # absl's logger closes any other stream that it finds on import
+            import dp_accounting
+            from dp_accounting.rdp import RdpAccountant
 
         accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
         accountant.compose(dp_accounting.GaussianDpEvent(self.noise), participations)
