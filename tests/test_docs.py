@@ -267,7 +267,7 @@ def test_the_converter_of_musae_s_files(tmp_path, monkeypatch):
 
 @pytest.mark.audit
 def test_the_guide_from_a_number_to_its_run():
-    text = (ROOT / "docs/guides/from_number_to_run.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guides/trust_a_number.md").read_text(encoding="utf-8")
     greps = re.findall(r"^    grep '([^'\n]*)' (\S+)\n\n```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     assert len(greps) == 2
     for pattern, file, shown_lines in greps:
@@ -275,7 +275,7 @@ def test_the_guide_from_a_number_to_its_run():
         for line, shown_line in zip(found, shown_lines.splitlines(), strict=True):
             start, _, end = shown_line.partition(",...")
             assert line.startswith(start) and line.endswith(end)
-    [line] = [words for words in guide_lines("from_number_to_run.md") if words[-1] == "threads=1"]
+    [line] = [words for words in guide_lines("trust_a_number.md") if words[-1] == "threads=1"]
     digest = re.search(r"--hash (\w+)\n", text)[1]
     [cell] = [cell for cell in read_cells(ROOT / "results/cells/fedsa_gcl") if cell["config_hash"] == digest]
     assert f'cells.loc["{digest}"]' in text and f"fedprox/{digest}" in text

@@ -23,7 +23,7 @@ COMMAND = re.compile(
 )
 BOOSTS = {
     "glossary": 8.0, "faq": 3.0, "tutorial": 3.0, "first_steps": 2.0, "guides/": 3.0, "reference/algorithm/": 2.0, "reference/dataset/": 1.5,
-    "reference/modules": 0.001, "reference/hooks": 0.01, "reference/python": 0.1, "changelog": 0.01, "results/": 0.1, "leaderboard_v1": 0.3,
+    "reference/modules": 0.001, "reference/hooks": 0.01, "reference/python": 0.1, "changelog": 0.01, "results/": 0.1,
 }  # fmt: skip
 """How much more, or less, a page counts in a search, by the start of its path."""
 
