@@ -2,8 +2,9 @@
 
     python scripts/archive.py [FOLDER]    # build/fgl-bench-results-VERSION.tar.gz; FOLDER is another place for it
 
-Only files that git tracks are taken, so runs and figures stay out. The archive's bytes depend on names and contents alone: entries are sorted, times, owners
-and modes are fixed. MANIFEST.json names version, commit and number of files; SHA256SUMS has a line per file (``sha256sum --check SHA256SUMS``).
+Only files that git tracks are taken, so runs and figures stay out. The archive's bytes depend on names and contents alone: entries are
+sorted; times, owners and modes are fixed. MANIFEST.json names version, commit and number of files. SHA256SUMS has a line per file
+(``sha256sum --check SHA256SUMS``).
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ def archive(root: Path, folder: Path) -> Path:
     top = f"fgl-bench-results-{version}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{top}.tar.gz"
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
         for name in sorted(files):
             entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size, entry.mode = len(files[name]), 0o644

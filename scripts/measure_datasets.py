@@ -2,8 +2,8 @@
 
     FGL_BENCH_DATA=data python scripts/measure_datasets.py
 
-A dataset that is absent keeps its stored line. Edge homophily is the share of edges between nodes of one class, among edges whose two nodes have a
-label; of several labels per node it is not defined. Generated graphs are measured as their default draws them.
+A dataset that is absent keeps its stored line. Edge homophily is the share of edges between nodes of one class, among edges whose two nodes
+have a label; with several labels per node it is not defined. Generated graphs are measured as their default draws them.
 """
 
 from __future__ import annotations

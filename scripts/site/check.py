@@ -2,8 +2,8 @@
 
     python scripts/site/check.py build/site
 
-Fails if a page asks another host for something, reports an error, links to a file that is missing, or scrolls sideways on a screen or a phone, if text has
-too little contrast, or if the search does not show the right page first.
+Fails if a page asks another host for something, reports an error, links to a file that is missing, or scrolls sideways on a screen or a
+phone; if text has too little contrast, or if the search does not show the right page first.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ PALE = """least => {
   for (const each of document.querySelectorAll("main *, header *")) {
     const text = [...each.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join("");
     const style = getComputedStyle(each);
-    if (!text || !each.checkVisibility({opacityProperty: true, visibilityProperty: true}) || each.closest(".md-search, svg, math")) continue;
+    const seen = each.checkVisibility({opacityProperty: true, visibilityProperty: true});
+    if (!text || !seen || each.closest(".md-search, svg, math")) continue;
     const ground = behind(each), color = over(numbers(style.color), ground);
     const [low, high] = [light(color), light(ground)].sort((a, b) => a - b);
     const ratio = (high + 0.05) / (low + 0.05);
-    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : least)) found[style.color] = `${ratio.toFixed(2)} of "${text.slice(0, 30)}" (${style.color})`;
+    if (ratio >= (parseFloat(style.fontSize) >= 24 ? 3 : least)) continue;
+    found[style.color] = `${ratio.toFixed(2)} of "${text.slice(0, 30)}" (${style.color})`;
   }
   return Object.values(found);
 }"""

@@ -1,7 +1,7 @@
 """Hooks of mkdocs: links to files of the checkout, shell blocks, the order of search results, the version.
 
-A link to a file that is not on the site leads to the generated page that shows it; without such a page it becomes plain text. Commands, which are
-indented blocks in the checkout, become sessions with a prompt that is not copied.
+A link to a file that is not on the site leads to the generated page that shows it; without such a page it becomes plain text. Commands,
+which are indented blocks in the checkout, become sessions with a prompt that is not copied.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ COMMAND = re.compile(
     r"(?:fgl-bench|make|python|pip|git|torchrun|tensorboard|wandb|mlflow|nvidia-cuda-mps-control|grep|export|env|\. )\b|\. "
 )
 BOOSTS = {
-    "glossary": 8.0, "faq": 3.0, "tutorial": 3.0, "first_steps": 2.0, "guides/": 3.0, "reference/algorithm/": 2.0, "reference/dataset/": 1.5,
-    "reference/modules": 0.001, "reference/hooks": 0.01, "reference/python": 0.1, "changelog": 0.01, "results/": 0.1,
+    "glossary": 8.0, "faq": 3.0, "tutorial": 3.0, "first_steps": 2.0, "guides/": 3.0,
+    "reference/algorithm/": 2.0, "reference/dataset/": 1.5, "reference/python": 0.1, "reference/hooks": 0.01, "reference/modules": 0.001,
+    "changelog": 0.01, "results/": 0.1,
 }  # fmt: skip
 """How much more, or less, a page counts in a search, by the start of its path."""
 

@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import mkdocs_gen_files
@@ -57,8 +57,9 @@ TITLES = {
 }
 MODELS = {
     "bernnet": "BernNet", "chebnet": "ChebNet", "disengcn": "DisenGCN", "gamlp": "GAMLP", "gat": "GAT", "gbp": "GBP", "gcn": "GCN",
-    "gcn_linear": "GCN with a linear head", "gcn_residual": "GCN with residual connections", "gin": "GIN", "gin_plain": "GIN without normalization",
-    "graphsage": "GraphSAGE", "mlp": "MLP", "optbasis": "OptBasisGNN", "s2gc": "S2GC", "sgc": "SGC", "sign": "SIGN", "unifilter": "UniFilter",
+    "gcn_linear": "GCN with a linear head", "gcn_residual": "GCN with residual connections",
+    "gin": "GIN", "gin_plain": "GIN without normalization", "graphsage": "GraphSAGE", "mlp": "MLP", "optbasis": "OptBasisGNN",
+    "s2gc": "S2GC", "sgc": "SGC", "sign": "SIGN", "unifilter": "UniFilter",
 }  # fmt: skip
 documented: set[str] = set()  # classes and functions that a page has shown
 
@@ -188,8 +189,8 @@ def python_page() -> list[str]:
 
 def hooks_page() -> list[str]:
     lines = HOOKS.splitlines()
-    for title, modules in BASES.items():
-        lines += ["", f"## {title}", ""]
+    for heading, modules in BASES.items():
+        lines += ["", f"## {heading}", ""]
         for module in modules:
             for name in public(module):
                 lines += shown(f"fgl_bench.{module}.{name}", 3)
