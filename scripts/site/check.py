@@ -81,24 +81,22 @@ def problems(browser: Any, site: Path) -> Iterator[str]:
                 tab.wait_for_timeout(300)  # colors change in a transition
                 messages += [f"has a contrast of {text}, {'dark' if dark else 'light'}" for text in tab.evaluate(PALE, CONTRAST)]
             for word, wanted in FIRST.items():
-                if (first := searched(tab, word)) != wanted:
+                if (first := searched(tab, path, word)) != wanted:
                     messages.append(f"the search for {word} shows {first or 'nothing'} first, not {wanted}")
         yield from (f"{name} {text}" for text in dict.fromkeys(messages))
     context.close()
 
 
-def searched(tab: Any, word: str) -> str:
-    """Return the page of the first result of the page's search, relative to the site; empty without a result."""
+def searched(tab: Any, path: Path, word: str) -> str:
+    """Return the page of the first result of a search that a page is opened with, relative to the site; empty without a result."""
     from playwright.sync_api import Error
 
     try:
-        tab.evaluate("() => document.querySelector('.md-search-result__list').replaceChildren()")  # results of the search before
-        tab.locator(".md-search__input").fill(word, timeout=1000 * SECONDS)
-        tab.locator(".md-search-result__item").first.wait_for(timeout=1000 * SECONDS)
+        tab.goto(f"{path.as_uri()}?q={word}")
         link = tab.locator(".md-search-result__item a").first.get_attribute("href", timeout=1000 * SECONDS)
+        base = tab.evaluate("() => JSON.parse(document.getElementById('__config').textContent).base")
     except Error:
         return ""
-    base = tab.evaluate("() => JSON.parse(document.getElementById('__config').textContent).base")
     root = urlsplit(urljoin(tab.url, base + "/")).path
     return unquote(urlsplit(urljoin(tab.url, link or "")).path).removeprefix(unquote(root))
 

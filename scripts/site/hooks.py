@@ -22,8 +22,8 @@ COMMAND = re.compile(
     r"(?:fgl-bench|make|python|pip|git|torchrun|tensorboard|wandb|mlflow|nvidia-cuda-mps-control|grep|export|env|\. )\b|\. "
 )
 BOOSTS = {
-    "glossary": 8.0, "faq": 3.0, "tutorial": 3.0, "first_steps": 2.0, "guides/": 3.0,
-    "reference/algorithm/": 2.0, "reference/dataset/": 1.5, "reference/python": 0.1, "reference/hooks": 0.01, "reference/modules": 0.001,
+    "glossary": 4.0, "faq": 3.0, "tutorial": 3.0, "first_steps": 2.0, "guides/": 3.0,
+    "reference/algorithm/fedavg.md": 6.0, "reference/algorithm/": 2.0, "reference/dataset/csbm": 0.5, "reference/dataset/": 1.5, "reference/python": 0.1, "reference/hooks": 0.01, "reference/modules": 0.001,
     "changelog": 0.01, "results/": 0.1,
 }  # fmt: skip
 """How much more, or less, a page counts in a search, by the start of its path."""
