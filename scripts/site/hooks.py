@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: links to files of the checkout, shell blocks, the order of search results, the version.
+"""Hooks of mkdocs: links to files of the checkout, formulas, shell blocks, the order of search results, the version.
 
 A link to a file that is not on the site leads to the generated page that shows it; without such a page it becomes plain text. Commands,
 which are indented blocks in the checkout, become sessions with a prompt that is not copied.
@@ -12,19 +12,22 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from latex2mathml import converter
+
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#]*)(?P<anchor>#[^)]*)?\)")
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "README.md": "index.md"}
 BASES = re.compile(r"src/fgl_bench/(algorithms/(base|powers|records|topology)|.*/base)\.py")
 GROUP = re.compile(r"conf(/(?P<name>\w+))?")
 CHOICES = re.compile(r"src/fgl_bench/(?P<room>algorithms|models)/(?:.*/)?(?P<name>\w+?)_?\.py")
 BLOCK = re.compile(r"(?:^    \S.*\n(?:    .*\n|\n(?=    \S))*)", re.MULTILINE)
+MATH = re.compile(r"(?<![^\s(|])\$(?P<formula>[^\s$`](?:[^$`\n]*[^\s$`])?)\$(?=[\s).,;:|])")
 COMMAND = re.compile(
     r"(?:fgl-bench|make|python|pip|git|torchrun|tensorboard|wandb|mlflow|nvidia-cuda-mps-control|grep|export|env|\. )\b|\. "
 )
 BOOSTS = {
     "glossary": 4.0, "faq": 3.0, "tutorial": 3.0, "first_steps": 2.0, "guides/": 3.0,
-    "reference/algorithm/fedavg.md": 6.0, "reference/algorithm/": 2.0, "reference/dataset/csbm": 0.5, "reference/dataset/": 1.5, "reference/python": 0.1, "reference/hooks": 0.01, "reference/modules": 0.001,
-    "changelog": 0.01, "results/": 0.1,
+    "reference/algorithm/fedavg.md": 6.0, "reference/algorithm/": 2.0, "reference/dataset/csbm": 0.5, "reference/dataset/": 1.5,
+    "reference/python": 0.1, "reference/hooks": 0.01, "reference/modules": 0.001, "changelog": 0.01, "results/": 0.1,
 }  # fmt: skip
 """How much more, or less, a page counts in a search, by the start of its path."""
 
@@ -50,7 +53,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return match[0] if path.startswith("docs/") else match["text"]  # mkdocs reports a page that is missing
         return f"[{match['text']}]({posixpath.relpath(target, here or '.')}{match['anchor'] or ''})"
 
-    return BLOCK.sub(session, LINK.sub(linked, markdown))
+    return BLOCK.sub(session, MATH.sub(typeset, LINK.sub(linked, markdown)))
+
+
+def typeset(match: re.Match[str]) -> str:
+    """A formula between dollars as MathML, which browsers draw without a script."""
+    return converter.convert(match["formula"])
 
 
 def session(block: re.Match[str]) -> str:
