@@ -22,7 +22,7 @@ CHOICES = re.compile(r"src/fgl_bench/(?P<room>algorithms|models)/(?:.*/)?(?P<nam
 BLOCK = re.compile(r"(?:^    \S.*\n(?:    .*\n|\n(?=    \S))*)", re.MULTILINE)
 MATH = re.compile(r"(?<![^\s(|])\$(?P<formula>[^\s$`](?:[^$`\n]*[^\s$`])?)\$(?=[\s).,;:|])")
 COMMAND = re.compile(
-    r"(?:fgl-bench|make|python|pip|git|torchrun|tensorboard|wandb|mlflow|nvidia-cuda-mps-control|grep|export|env|\. )\b|\. "
+    r"(?:fgl-bench(?!:)|make|python|pip|git|torchrun|tensorboard|wandb|mlflow|nvidia-cuda-mps-control|grep|export|env|\. )\b|\. "
 )
 BOOSTS = {
     "glossary": 4.0, "faq": 3.0, "tutorial": 3.0, "first_steps": 2.0, "guides/": 3.0,
