@@ -116,7 +116,14 @@ def test_another_graph_is_predicted_by_a_saved_model(tmp_path, settings, model):
 def test_what_cannot_be_predicted_is_refused(run, tmp_path):
     fits = {"x": np.ones((3, run.summary["graph"]["features"])), "edge_index": np.zeros((2, 0))}
     assert predict(run, fits).shape[0] == 3
-    for wrong in ({"x": np.ones((3, 4)), "edge_index": np.zeros((2, 0))}, {"x": fits["x"]}):
+    outside, lists = {**fits, "edge_index": np.array([[0], [3]])}, {"x": [[1.0]], "edge_index": fits["edge_index"]}
+    for wrong in (
+        {"x": np.ones((3, 4)), "edge_index": np.zeros((2, 0))},
+        {"x": fits["x"]},
+        {**fits, "edge_index": np.zeros(3)},
+        outside,
+        lists,
+    ):
         with pytest.raises(UserError, match=r"edge_index and x \[N, 1433\]"):
             predict(run, wrong)
     with pytest.raises(UserError, match="client 9"):

@@ -183,12 +183,14 @@ def predict(result: Result, graph: Any, *, seed: int | None = None, client: int 
     seed = trained_on.seed if seed is None else seed
     saved = load_models(result.folder).get(seed, {}).get(client, {}).get(model)
     content = arrays_of(graph).content
-    if saved is None or "edge_index" not in content or np.shape(content.get("x"))[1:] != (trained_on.num_features,):
+    x, ends = content.get("x"), np.asarray(content.get("edge_index", -1))
+    fits = getattr(x, "shape", ())[1:] == (trained_on.num_features,) and len(ends.shape) == 2 == ends.shape[0]
+    if x is None or saved is None or not fits or ends.min(initial=0) < 0 or ends.max(initial=-1) >= x.shape[0]:
         wanted = f"edge_index and x [N, {trained_on.num_features}]"
         raise UserError(f"predict: seed {seed} and client {client} need a saved {model} model, and the graph {wanted}")
-    features, none = canonical_features(content["x"]), np.zeros(content["x"].shape[0], dtype=bool)
+    features, none = canonical_features(x), np.zeros(x.shape[0], dtype=bool)
     features = row_normalized(features) if cfg.dataset.normalize_features else features
-    edges = canonical_edges(*content["edge_index"], none.size)
+    edges = canonical_edges(ends[0], ends[1], none.size)
     new = ClientGraph(np.arange(none.size), features, edges, np.full(none.size, -1), none, none, none)
     batch, rows = Batch([new], DTYPES[cfg.dtype], "cpu"), {name: value[None] for name, value in saved.items()}
     network = spec.model.settle([new], trained_on.num_classes, batch.device, 1, None, lambda copies: True)
