@@ -94,7 +94,7 @@ def test_the_built_site_opens_without_network_on_a_screen_and_a_phone(browser, t
         "<title>FedGTA - fgl-bench",
         "<math ",
         "arxiv.org/abs/2401.11755",
-        "@article{li2023fedgta",
+        "li2023fedgta",
         "md-footer__link--next",
         'class="gp"',
     ):
