@@ -11,8 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from fgl_bench.papers.plan import Row, Table, columns
+from fgl_bench.report.html import page, sources
 from fgl_bench.report.shown import variants
 from tests.results.report_pages import faults, tab_of
+from tests.results.stored_runs import store
 
 
 @pytest.fixture
@@ -88,12 +90,12 @@ def test_rows_columns_metric_and_model_of_own_runs_are_chosen(whole_tab):
     whole_tab.locator("#choose-rows").select_option("dataset")
     assert column(whole_tab, "dataset", ".beside table") == ["cora", "pubmed"]
     whole_tab.locator("#choose-columns").select_option("method")
-    whole_tab.locator("#choose-metric").select_option("megabytes")
-    assert set(column(whole_tab, "ditto", ".beside table")) == {"0.005"}
+    whole_tab.locator("#choose-metric").select_option("trips")
+    assert set(column(whole_tab, "ditto", ".beside table")) == {"20"}
     where = whole_tab.evaluate("location.hash")
     go(whole_tab, "#methods")
     go(whole_tab, where)
-    assert whole_tab.locator("#choose-metric").input_value() == "megabytes", "an address holds the choices"
+    assert whole_tab.locator("#choose-metric").input_value() == "trips", "an address holds the choices"
 
 
 def test_six_curves_are_on_and_the_others_one_click_away(whole_tab):
@@ -110,6 +112,24 @@ def test_six_curves_are_on_and_the_others_one_click_away(whole_tab):
 def test_amounts_have_units(tab):
     for value, text in ((0, "0 MB"), (0.25, "250 kB"), (12.5, "12.5 MB"), (1500, "1.5 GB")):
         assert tab.evaluate(f"megabytes({value})") == text
+
+
+def test_axes_of_bytes_have_few_round_numbers(tab):
+    axes = {(0, 14000): [0, 10, 100, 1000, 10000], (0, 14): [0, 1, 10], (3000, 13000): [5000, 10000], (0.5, 2e5): [10, 1000, 1e5]}
+    for (low, high), ticks in axes.items():
+        assert sorted(tab.evaluate(f"byteTicks({low}, {high})")) == ticks
+    assert all(len(tab.evaluate(f"byteTicks({low}, {low * 10**span})")) in range(1, 6) for low in (0.02, 3.0) for span in range(1, 5))
+
+
+def test_a_run_without_a_score_of_some_seed_is_not_the_best(browser, tmp_path):
+    store(tmp_path, "fedavg", per_seed=(0.9, None))
+    store(tmp_path, "fedgta", per_seed=(0.5, 0.6))
+    store(tmp_path, "fedprox", per_seed=(0.4, 0.5))
+    made = tmp_path / "report.html"
+    made.write_text(page(sources(tmp_path)), encoding="utf-8")
+    with tab_of(browser, made) as tab:
+        assert column(tab, "cora, metis", ".beside table")[0] == "90.0 (1/2)"
+        assert tab.locator(".beside td.best").all_inner_texts() == ["55.0 ± 63.5"]
 
 
 # ---- papers

@@ -83,13 +83,13 @@ def metrics(run: Result) -> Iterator[str]:
 
 
 def scores_of(run: Result) -> dict[str, dict[str, list[Any]]]:
-    """Return text, mean and half-width of the 95 % interval by metric and kind of model; without metrics that the run does not have."""
+    """Return text, mean, half-width of the 95 % interval and completeness by metric and kind of model, as far as the run has them."""
     found: dict[str, dict[str, list[Any]]] = {}
     for metric in metrics(run):
         for model in scored_models(MODELS, [run.summary]):
             with suppress(UserError):
                 one = score(run, None if metric == TEST else metric, model)
-                found.setdefault(metric, {})[model] = [one.text(1), one.mean, one.half]
+                found.setdefault(metric, {})[model] = [one.text(1), one.mean, one.half, one.complete]
     return found
 
 

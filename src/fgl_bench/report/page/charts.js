@@ -3,6 +3,7 @@
 const COLORS = ["var(--ink)", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999"];
 const DASHES = ["", "7 3", "2 3", "8 3 2 3"];
 const MOST_INTERVALS = 20; // in one figure
+const MOST_NAMES = 8; // of dots that are not on the front
 const MOST_LINES = 6; // drawn before a reader asks for more
 const color = (index) => COLORS[index % COLORS.length];
 const dash = (index) => DASHES[Math.floor(index / COLORS.length) % DASHES.length];
@@ -11,6 +12,19 @@ const available = (most) => Math.max(280, Math.min(most, document.documentElemen
 function megabytes(value) {
   const [amount, unit] = value >= 1000 ? [value / 1000, "GB"] : value >= 1 || value === 0 ? [value, "MB"] : [value * 1000, "kB"];
   return `${Number(amount.toPrecision(3))} ${unit}`;
+}
+
+/** At most five round numbers of MB between two: powers of ten, or with 2 and 5 between them. */
+function byteTicks(low, high) {
+  const powers = [-3, -2, -1, 0, 1, 2, 3, 4, 5, 6].map((power) => 10 ** power);
+  const isInside = (tick) => tick >= low && tick <= high;
+  const between = powers.flatMap((power) => [1, 2, 5].map((factor) => factor * power)).filter(isInside);
+  if (low > 0 && between.length <= 5) return between;
+  const isApart = (power) => power >= 1 && Math.log10(1 + power) > 0.15 * Math.log10(1 + high); // from 0
+  const decades = powers.filter((power) => isInside(power) && (low > 0 || isApart(power)));
+  const every = Math.ceil(decades.length / 4);
+  const kept = decades.toReversed().filter((_, i) => i % every === 0);
+  return low > 0 ? kept : [0, ...kept];
 }
 
 /** A figure of Plot's picture with a caption and a button that saves it. */
@@ -191,18 +205,20 @@ function chosenLines(lines, draw) {
 /** Score against bytes; the Pareto front is named. entries: ``{name, bytes, score, index}``. */
 function scatter(title, entries, front, sign, up) {
   const points = entries.map((entry) => ({ ...entry, megabytes: entry.bytes / 1e6, onFront: front.has(entry.name) }));
-  const most = Math.max(...points.map((point) => point.megabytes), 10);
-  const ticks = [0, ...[1, 10, 100, 1e3, 1e4, 1e5, 1e6].filter((tick) => tick <= most)];
+  const isNamed = (point) => point.onFront || points.length <= MOST_NAMES;
+  const [least, most] = [Math.min, Math.max].map((end) => end(...points.map((point) => point.megabytes)));
+  const [left, right] = least > 0 ? [least / 1.5, most * 1.5] : [0, Math.max(most, 10) * 1.4];
   const [lowest, highest] = [Math.min, Math.max].map((end) => end(...points.map((point) => point.score)));
-  let free = Infinity; // labels of the front stand one below the other
-  for (const point of points.filter((each) => each.onFront).toSorted((a, b) => b.score - a.score)) {
+  let free = Infinity; // names stand one below the other
+  for (const point of points.filter(isNamed).toSorted((a, b) => b.score - a.score)) {
     point.labelAt = Math.min(point.score, free - 0.06 * (highest - lowest));
     free = point.labelAt;
   }
-  const isRight = (point) => Math.log10(1 + point.megabytes) > 0.55 * Math.log10(1 + most);
+  const scale = (value) => Math.log10(least > 0 ? value : 1 + value);
+  const isRight = (point) => scale(point.megabytes) > (scale(left) + scale(right)) / 2;
   const label = (right) =>
     Plot.text(
-      points.filter((point) => point.onFront && isRight(point) === right),
+      points.filter((point) => isNamed(point) && isRight(point) === right),
       { x: "megabytes", y: "labelAt", text: "name", dx: right ? -9 : 9, dy: -7, textAnchor: right ? "end" : "start" },
     );
   return figure(
@@ -215,11 +231,11 @@ function scatter(title, entries, front, sign, up) {
       marginTop: 26,
       marginRight: 16,
       x: {
-        type: "symlog",
+        type: least > 0 ? "log" : "symlog",
         label: "sent and received per seed",
-        ticks,
+        ticks: byteTicks(left, right),
         tickFormat: megabytes,
-        domain: [0, most * 1.4],
+        domain: [left, right],
         labelAnchor: "center",
         labelArrow: "none",
       },
@@ -244,7 +260,7 @@ function scatter(title, entries, front, sign, up) {
         ),
       ],
     },
-    `${title}. Named: the Pareto front.`,
+    `${title}. Large${points.every(isNamed) ? "" : " and named"}: the Pareto front.`,
     { class: "inline" },
   );
 }

@@ -3,7 +3,7 @@
 const COST_METRICS = { megabytes: "MB sent and received per seed", trips: "client trips", seconds: "seconds for all seeds" };
 const isLower = (metric) => metric in COST_METRICS || metric.startsWith("trips_to_");
 
-/** The score of a run as ``[text, mean, half]``; costs have no interval. */
+/** The score of a run as ``[text, mean, half, complete]``; costs have no interval, and a seed without score makes it incomplete. */
 function scoreOf(run, metric, model) {
   if (!run) return null;
   if (metric in COST_METRICS) return [Number(run.numbers[metric].toPrecision(4)).toString(), run.numbers[metric], null];
@@ -23,6 +23,8 @@ function pivotOf(table) {
   );
   const valuesOf = (key) => distinct(positions.map(({ values }) => values[key]));
   const varied = Object.keys(positions[0].values).filter((key) => valuesOf(key).length > 1);
+  const countOf = (key, value) => positions.filter(({ cell, values }) => cell?.run && values[key] === value).length;
+  const mostCommon = (key) => valuesOf(key).toSorted((a, b) => countOf(key, b) - countOf(key, a))[0];
   const ofMethod = varied.filter((key) => key in table.row_values[0]);
   const sides = {
     method: ofMethod,
@@ -37,7 +39,7 @@ function pivotOf(table) {
   const columnKeys = sides[columns] || varied.filter((key) => !sides[rows].includes(key));
   const fixed = varied
     .filter((key) => !sides[rows].includes(key) && !columnKeys.includes(key))
-    .map((key) => ({ key, values: valuesOf(key), chosen: option(`only-${key}`, valuesOf(key)) }));
+    .map((key) => ({ key, values: valuesOf(key), chosen: option(`only-${key}`, valuesOf(key), mostCommon(key)) }));
   const kept = positions.filter(({ values }) => fixed.every(({ key, chosen }) => values[key] === chosen));
   const label = ({ values }, keys) => keys.map((key) => values[key] || "none").join(", ");
   const rowLabel = (position) => (rows === "method" ? position.row.title : label(position, sides[rows]));
@@ -102,27 +104,24 @@ function runsView(key) {
 }
 function countedText(table) {
   return table.made === table.planned
-    ? `All ${table.planned} cells were run.`
+    ? table.made === 1
+      ? "The cell was run."
+      : `All ${table.planned} cells were run.`
     : `${plural(table.made, "cell")} of ${table.planned} ${table.made === 1 ? "was" : "were"} run.`;
 }
 
 function pivotTable(table, pivot, metric, model, metrics) {
   const sign = isLower(metric) ? -1 : 1;
   const score = (row, column) => scoreOf(runOf(pivot.at(row, column)?.cell), metric, model);
-  const best = (column) =>
-    Math.max(
-      ...pivot.rows
-        .map((row) => score(row, column)?.[1])
-        .filter(isKnown)
-        .map((mean) => sign * mean),
-    );
+  const competes = (found) => isKnown(found?.[1]) && found[3] !== false;
   const columns = pivot.columns.map((column) => {
-    const top = pivot.rows.length > 1 ? best(column) : null;
+    const competing = pivot.rows.map((row) => score(row, column)).filter(competes);
+    const top = competing.length > 1 ? Math.max(...competing.map(([, mean]) => sign * mean)) : null;
     const cell = (row) => {
       const position = pivot.at(row, column);
       if (!position) return null;
       const found = score(row, column);
-      const isBest = isKnown(found?.[1]) && sign * found[1] === top;
+      const isBest = competes(found) && sign * found[1] === top;
       const text = runOf(position.cell) ? found?.[0] || "no score" : "";
       return element("td", { class: isBest ? "best" : null }, scoreButton(text, position));
     };
@@ -145,7 +144,7 @@ function pivotTable(table, pivot, metric, model, metrics) {
 
 /** Scores of every column, lines over a column key with numbers, or curves of one column. */
 function pivotChart(table, pivot, metric, model, metrics) {
-  const numberIn = (label) => Number.parseFloat(label.match(/-?[\d.]+(e-?\d+)?/)?.[0]);
+  const numberIn = (label) => Number.parseFloat(label.match(/^(?:\w+=)?(-?[\d.]+(?:e-?\d+)?)(?: clients?)?$/)?.[1]);
   const isNumeric =
     pivot.columnKeys.length === 1 && pivot.columns.length > 1 && pivot.columns.every((column) => Number.isFinite(numberIn(column)));
   const hasCurves = pivot.rows.some((row) => pivot.columns.some((column) => runOf(pivot.at(row, column)?.cell)?.curve?.[model]));
