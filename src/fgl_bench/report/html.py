@@ -32,7 +32,7 @@ from fgl_bench.results.sweeps import in_scope
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = (
-    "vendor/d3.min.js", "vendor/plot.umd.min.js",
+    "vendor/LICENSE", "vendor/d3.min.js", "vendor/plot.umd.min.js",
     "core.js", "tables.js", "charts.js", "run.js", "runs.js", "papers.js", "leaderboard.js", "methods.js", "compare.js", "page.js",
 )  # fmt: skip
 MOST_SEEDS = 100
@@ -170,7 +170,7 @@ def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: 
     html = (PAGE / "page.html").read_text(encoding="utf-8")
     for mark, part in (
         ("CSS", (PAGE / "page.css").read_text(encoding="utf-8")),
-        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)),
+        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") + "\n" for name in SCRIPTS)),
         ("DATA", packed(data)),
     ):
         html = html.replace(f"/*{mark}*/", part, 1)

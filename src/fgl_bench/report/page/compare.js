@@ -69,12 +69,11 @@ function compareView(one, other) {
   const models = MODELS.filter((model) => shared.some((pair) => difference(pair, model).count));
   const model = option("model", models);
   const go = (a, b) => ((route.parts = ["compare", a, b]), choose({}));
-  const listed = (names) => names.map((name) => [name, name]);
   const parts = [
     viewHeading("Two methods side by side"),
     controls(
-      selector("Method", "first", listed(titles), first, (value) => go(value, second)),
-      selector("against", "second", listed(distinct([second, ...partners]).toSorted()), second, (value) => go(first, value)),
+      selector("Method", "first", paired(titles), first, (value) => go(value, second)),
+      selector("against", "second", paired(distinct([second, ...partners]).toSorted()), second, (value) => go(first, value)),
       modelChoice(models, model),
     ),
   ];

@@ -9,6 +9,7 @@ let data = null;
 const byId = (id) => document.getElementById(id);
 const isKnown = (value) => value !== null && value !== undefined && value !== "";
 const distinct = (values) => [...new Set(values)];
+const paired = (names) => names.map((name) => [name, name]);
 const plural = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 const capitalized = (text) => text[0].toUpperCase() + text.slice(1);
 const announce = (text) => (byId("status").textContent = text);

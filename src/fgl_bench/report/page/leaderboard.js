@@ -30,15 +30,7 @@ function leaderboardView(asked) {
   picker.open = route.options.has("columns");
   return [
     viewHeading(task === "node" ? "Leaderboard" : `Leaderboard, task=${task}`),
-    controls(
-      selector(
-        "Task",
-        "task",
-        tasks.map((each) => [each, each]),
-        task,
-        (value) => (location.hash = address("leaderboard", value)),
-      ),
-    ),
+    controls(selector("Task", "task", paired(tasks), task, (value) => (location.hash = address("leaderboard", value)))),
     element("p", {}, board.status),
     picker,
     dataTable({

@@ -127,6 +127,7 @@ function paperTableView(name, key) {
   const rows = table.rows.filter((row) => isWhole || columns.some((column) => hasRun(table, row, column)));
   const model = option("model", table.kinds);
   const listed = data.papers.filter((each) => !each.own && (isWhole || each.tables.some((one) => one.made)));
+  const hasVerdict = rows.some((row) => columns.some((column) => cellOf(table, row, column)?.[model]?.verdict));
   const tables = paper.tables.filter((each) => isWhole || each.made);
   const go = (...parts) => (location.hash = address(...parts));
   return [
@@ -164,7 +165,7 @@ function paperTableView(name, key) {
         : " Rows and columns without a run are left out.",
     ),
     printedTable(table, rows, columns, model),
-    isPrinted(table) ? verdictLegend() : null,
+    hasVerdict ? verdictLegend() : null,
     note(table.reading),
     ...curvesSection(paper, table, columns, model),
     ...statisticsSection(table, model, columns),
@@ -253,9 +254,8 @@ function curvesSection(paper, table, columns, asked) {
   );
   const column = drawn.find((each) => each.key === key);
   const cost = option("against", ["trips", "bytes"]);
-  const found = table.rows.map((row, index) => ({
+  const found = table.rows.map((row) => ({
     name: row.title,
-    index,
     position: { table, row, column, cell: cellOf(table, row, column) },
   }));
   const leads = ({ row }) => row.key.startsWith("yours") || (row.algorithm === paper.name && !row.variant_of);
@@ -265,12 +265,7 @@ function curvesSection(paper, table, columns, asked) {
       { id: "curves" },
       element("h2", {}, "Curves"),
       controls(
-        selector(
-          "Column",
-          "curves-of",
-          drawn.map((each) => [each.key, each.key]),
-          key,
-        ),
+        selector("Column", "curves-of", paired(drawn.map((each) => each.key)), key),
         selector(
           "Against",
           "against",

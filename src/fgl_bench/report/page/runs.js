@@ -1,5 +1,6 @@
 // Own runs: the table and the chart of the newest sweep, with rows, columns, metric and kind of model to choose.
 
+const MOST_PANELS = 4; // charts of columns shown at first
 const COST_METRICS = { megabytes: "MB sent and received per seed", trips: "client trips", seconds: "seconds for all seeds" };
 const isLower = (metric) => metric in COST_METRICS || metric.startsWith("trips_to_");
 
@@ -67,7 +68,7 @@ function runsView(key) {
   const metrics = { ...table.metrics, ...COST_METRICS };
   const metric = option("metric", Object.keys(metrics));
   const model = option("model", table.kinds);
-  const names = (all) => all.map((name) => [name, name.split(".").at(-1).replaceAll("_", " ")]);
+  const names = (all) => all.map((name) => [name, keyName(name)]);
   const chosen = { rows: pivot.chosenRows, columns: pivot.chosenColumns };
   return [
     viewHeading(paper.tables.length > 1 ? table.title : `Your runs: ${table.title}`),
@@ -142,98 +143,78 @@ function pivotTable(table, pivot, metric, model, metrics) {
   });
 }
 
-/** Scores of every column, lines over a column key with numbers, or curves of one column. */
+/** The number in ``5 clients`` or ``lr=0.1``; NaN for other labels. */
+const numberIn = (label) => Number.parseFloat(label.match(/^(?:\w+=)?(-?[\d.]+(?:e-?\d+)?)(?: clients?)?$/)?.[1]);
+const keyName = (key) => key.split(".").at(-1).replaceAll("_", " ");
+
+/** Scores by column, scores against the numbers of a key, or curves of one column. */
 function pivotChart(table, pivot, metric, model, metrics) {
-  const numberIn = (label) => Number.parseFloat(label.match(/^(?:\w+=)?(-?[\d.]+(?:e-?\d+)?)(?: clients?)?$/)?.[1]);
-  const isNumeric =
-    pivot.columnKeys.length === 1 && pivot.columns.length > 1 && pivot.columns.every((column) => Number.isFinite(numberIn(column)));
-  const hasCurves = pivot.rows.some((row) => pivot.columns.some((column) => runOf(pivot.at(row, column)?.cell)?.curve?.[model]));
-  const kinds = [
-    ["scores", isNumeric ? `against ${pivot.columnKeys[0]}` : "by column"],
-    ...(hasCurves
-      ? [
-          ["trips", "against client trips"],
-          ["bytes", "against bytes"],
-        ]
-      : []),
-  ];
-  const kind = option(
-    "chart",
-    kinds.map(([name]) => name),
-  );
-  const picker = (...more) => controls(selector("Chart", "chart", kinds, kind), ...more);
-  if (kind !== "scores") return curvesOfPivot(pivot, kind, model, picker);
-  const entry = (row, column) => ({ row, column, score: scoreOf(runOf(pivot.at(row, column)?.cell), metric, model) });
-  const known = (column) => pivot.rows.map((row) => entry(row, column)).filter(({ score }) => isKnown(score?.[1]));
-  if (!pivot.columns.some((column) => known(column).length)) return [picker(), note("No run has this score.")];
-  if (isNumeric) {
-    const lines = pivot.rows
-      .map((row, index) => ({
-        name: row,
-        index,
-        points: pivot.columns
-          .map((column) => [numberIn(column), ...(entry(row, column).score?.slice(1) || [])])
-          .filter((point) => isKnown(point[1]))
-          .map(([x, y, half]) => [x, y, half || 0]),
-      }))
-      .filter((line) => line.points.length);
-    const last = (line) => (isLower(metric) ? 1 : -1) * line.points.at(-1)[1];
-    const numbers = pivot.columns.map(numberIn);
-    const type = Math.min(...numbers) > 0 && Math.max(...numbers) > 20 * Math.min(...numbers) ? "log" : "linear";
-    const axes = { type, across: pivot.columnKeys[0].split(".").at(-1).replaceAll("_", " "), up: metrics[metric], dots: true, caption: "" };
-    return [
-      picker(),
-      ...chosenLines(
-        lines.toSorted((a, b) => last(a) - last(b)),
-        (some) => lineChart(some, axes),
-      ),
-    ];
+  const runAt = (row, column) => runOf(pivot.at(row, column)?.cell);
+  const numeric = pivot.columnKeys.length === 1 ? pivot.columns.filter((column) => Number.isFinite(numberIn(column))) : [];
+  const withCurve = pivot.columns.filter((column) => pivot.rows.some((row) => runAt(row, column)?.curve?.[model]));
+  const kinds = { scores: numeric.length > 1 ? `against ${keyName(pivot.columnKeys[0])}` : "by column" };
+  if (withCurve.length) Object.assign(kinds, { trips: "against client trips", bytes: "against bytes" });
+  const kind = option("chart", Object.keys(kinds));
+  const picker = selector("Chart", "chart", Object.entries(kinds), kind);
+  if (kind !== "scores") {
+    const column = option("curves-of", withCurve);
+    const found = pivot.rows.map((name) => ({ name, position: pivot.at(name, column) }));
+    return [controls(picker, selector("Column", "curves-of", paired(withCurve), column)), ...curvesOf(found, kind, model, column)];
   }
-  const [first, others] = [pivot.columns.slice(0, 4), pivot.columns.slice(4)];
-  const ends = pivot.columns.flatMap(known).flatMap(({ score: [, mean, half] }) => [mean - (half || 0), mean + (half || 0)]);
-  const domain = [Math.max(0, Math.min(...ends)), isLower(metric) ? Math.max(...ends) : Math.min(100, Math.max(...ends))];
-  const panel = (column) =>
-    known(column).length === 0
-      ? null
-      : intervals(
-          `${metrics[metric]}, ${column}`,
-          known(column).map(({ row, score: [text, mean, half] }) => ({
-            name: row,
-            mean,
-            low: mean - (half || 0),
-            high: mean + (half || 0),
-            title: `${row}: ${text}`,
-          })),
-          { label: metrics[metric], caption: column, width: 330, domain, attributes: { class: "inline" } },
-        );
-  return [
-    picker(),
-    element("div", {}, ...first.map(panel)),
-    others.length ? folded(plural(others.length, "more column"), ...others.map(panel)) : null,
-  ].filter(isKnown);
+  const scores = pivot.columns.flatMap((column) =>
+    pivot.rows.map((row) => ({ row, column, score: scoreOf(runAt(row, column), metric, model) })),
+  );
+  const known = scores
+    .filter(({ score }) => isKnown(score?.[1]))
+    .map(({ row, column, score: [text, mean, half] }) => ({ row, column, text, mean, half: half || 0 }));
+  if (!known.length) return [controls(picker), note("No run has this score.")];
+  const draw = numeric.length > 1 ? scoreLines : scorePanels;
+  return [controls(picker), ...draw(known, pivot, metric, metrics[metric])];
 }
-function curvesOfPivot(pivot, cost, model, picker) {
-  const withCurve = pivot.columns.filter((column) => pivot.rows.some((row) => runOf(pivot.at(row, column)?.cell)?.curve?.[model]));
-  const column = option("curves-of", withCurve);
-  const found = pivot.rows.map((name, index) => ({ name, index, position: pivot.at(name, column) }));
+function scoreLines(known, pivot, metric, up) {
+  const points = known.map((each) => ({ ...each, number: numberIn(each.column) })).filter(({ number }) => Number.isFinite(number));
+  const lines = pivot.rows.map((row, index) => ({
+    name: row,
+    index,
+    points: points.filter((point) => point.row === row).map(({ number, mean, half }) => [number, mean, half]),
+  }));
+  const last = (line) => (isLower(metric) ? 1 : -1) * line.points.at(-1)[1];
+  const [least, most] = [Math.min, Math.max].map((end) => end(...points.map(({ number }) => number)));
+  const axes = {
+    type: least > 0 && most > 20 * least ? "log" : "linear",
+    across: keyName(pivot.columnKeys[0]),
+    up,
+    dots: true,
+    caption: "",
+  };
+  return chosenLines(
+    lines.filter((line) => line.points.length).toSorted((a, b) => last(a) - last(b)),
+    (some) => lineChart(some, axes),
+  );
+}
+function scorePanels(known, pivot, metric, label) {
+  const low = Math.min(...known.map(({ mean, half }) => mean - half));
+  const high = Math.max(...known.map(({ mean, half }) => mean + half));
+  const domain = [Math.max(0, low), isLower(metric) ? high : Math.min(100, high)];
+  const entry = ({ row, text, mean, half }) => ({ name: row, mean, low: mean - half, high: mean + half, title: `${row}: ${text}` });
+  const panels = pivot.columns
+    .filter((column) => known.some((each) => each.column === column))
+    .map((column) => {
+      const entries = known.filter((each) => each.column === column).map(entry);
+      return intervals(`${label}, ${column}`, entries, { label, caption: column, width: 330, domain, attributes: { class: "inline" } });
+    });
+  const others = panels.slice(MOST_PANELS);
   return [
-    picker(
-      selector(
-        "Column",
-        "curves-of",
-        withCurve.map((each) => [each, each]),
-        column,
-      ),
-    ),
-    ...curvesOf(found, cost, model, column),
+    element("div", {}, ...panels.slice(0, MOST_PANELS)),
+    ...(others.length ? [folded(plural(others.length, "more column"), ...others)] : []),
   ];
 }
-/** Curves of runs, those with the highest last score first. found: ``{name, index, position}``. */
+/** Curves of runs, those with the highest last score first. found: ``{name, position}``. */
 function curvesOf(found, cost, model, caption, isFirst = () => false) {
   const lines = found
     .map((each) => ({ ...each, curve: runOf(each.position?.cell)?.curve }))
     .filter(({ curve }) => curve?.[model] && curve[cost])
-    .map(({ name, index, curve, position }) => ({ ...curveLine(name, index, curve, model, cost), leads: isFirst(position) }));
+    .map(({ name, curve, position }) => ({ ...curveLine(name, 0, curve, model, cost), leads: isFirst(position) }));
   const last = (line) => line.points.at(-1)[1];
   const ordered = lines.toSorted((a, b) => b.leads - a.leads || last(b) - last(a)).map((line, index) => ({ ...line, index }));
   const axes = { ...COSTS[cost], up: `test score of the ${model} model in %`, caption };
