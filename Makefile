@@ -8,11 +8,11 @@ READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
 DOCS   := $(VENV)/.docs
 export OMP_NUM_THREADS ?= 1
-# The tests start hundreds of processes: each would compile torch, SciPy and pandas anew.
+# The tests start hundreds of processes: each would compile torch, SciPy and pandas again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test nightly test-processors golden lint bench bench-peers gpu reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
+.PHONY: help setup quickstart test nightly test-processors golden lint bench bench-peers gpu reproduce-tables leaderboard figures report numbers docs setup-docs audit archive wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,7 @@ lint: $(DEV) ## check style, types and words
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	! grep -rnwE "$(ARCHAIC)" src docs README.md CONTRIBUTING.md --include=*.py --include=*.md
+	$(PY) scripts/prose.py
 
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
@@ -107,6 +108,9 @@ docs: $(DOCS) ## build the documentation's site in build/site
 audit: $(DEV) ## check committed results, raw files and the commands in docs/, and recompute what the papers say about their tables: docs/audit.md
 	$(PYTEST) -m audit
 	$(PY) scripts/audit_papers.py $(ARGS)
+
+archive: ## write build/fgl-bench-results-VERSION.tar.gz: results/ with a manifest and sums, the same bytes for the same commit
+	$(PYTHON) scripts/archive.py
 
 wheel-check: $(DEV) ## build the wheel, install it elsewhere and run it from outside the checkout
 	$(PY) -m pytest tests/test_packaging.py $(ARGS)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HEAD = (
     "# The papers' own arithmetic",
     "",
-    "What the papers say about their tables, recomputed from the printed cells (`results/published/`) by",
+    "The papers' statements about their tables, recomputed from the printed cells (`results/published/`) by",
     "`scripts/audit_papers.py`, which writes this page. It is no verdict on the methods: it says which aggregates can be",
     "quoted and which cannot.",
 )

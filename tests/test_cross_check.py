@@ -198,7 +198,7 @@ def test_the_page_says_how_many_comparisons_are_equivalent() -> None:
             inside, outside = low > -1.5 and high < 1.5, low > 1.5 or high < -1.5
             counts["equivalent" if inside else "different" if outside else "inconclusive"] += 1
     page = " ".join((root / "docs/cross_check.md").read_text(encoding="utf-8").split())
-    assert f"Of the {sum(counts.values())} comparisons below {counts['equivalent']} are equivalent within 1.5 points" in page
+    assert f"{counts['equivalent']} of the {sum(counts.values())} comparisons below are equivalent within 1.5 points" in page
     findings = (root / "docs/findings.md").read_text(encoding="utf-8")
     assert f"{counts['equivalent']} of {sum(counts.values())} comparisons are equivalent within 1.5 points" in findings
     assert f"{counts['different']} differ by more" in page and f"and {counts['inconclusive']} are inconclusive" in page

@@ -8,11 +8,16 @@ import shlex
 import textwrap
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
+import networkx
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 import yaml
 from omegaconf import OmegaConf
+from torch_geometric.data import Data
 
 import fgl_bench
 from fgl_bench.cli.arguments import get_args_parser
@@ -250,6 +255,63 @@ def test_the_guide_to_own_data(tmp_path, capsys, monkeypatch):
             assert f" on {name}" in said(command(tmp_path, *words, *small, "seeds=[0]"))
 
 
+@pytest.mark.nightly
+def test_the_guide_from_an_equation_to_code(tmp_path, capsys, monkeypatch):
+    """The method keeps all promises, its limit is FedAvg to the digit, and the table names hooks that there are."""
+    method, limit = blocks("equation_to_code.md")
+    (tmp_path / "clipped_dyn.py").write_text(method, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for words in guide_lines("equation_to_code.md"):
+        if words[0] == "check":
+            for clip in ("10.0", "0.01"):
+                assert examine(str(tmp_path / words[1]), [*words[2:], f"algorithm.clip={clip}"]) == 0, capsys.readouterr().out
+        else:
+            assert "clippeddyn on csbm" in said(command(tmp_path, *words, *TINY, "seeds=[0]"))
+    exec(limit, {})  # noqa: S102 (our own page)
+    assert "largest difference to FedAvg: 0.000000" in capsys.readouterr().out
+    table = (ROOT / "docs/guides/equation_to_code.md").read_text(encoding="utf-8").partition("## Which hook do I need?")[2]
+    named = {hook for cell in re.findall(r"^\| [^|]+ \| ([^|]+) \|", table, re.MULTILINE) for hook in re.findall(r"`([a-z_]+)`", cell)}
+    every = (ROOT / "docs/writing_a_method.md").read_text(encoding="utf-8")
+    there = set(re.findall(r"^\| `\w+` \| \**`(\w+)`\** \|", every, re.MULTILINE))
+    assert len(named) > 12 and named - {"frozen"} <= there
+
+
+@pytest.mark.nightly
+def test_the_guide_to_a_company_s_graph(tmp_path, monkeypatch, capsys):
+    csv, converters, costs, fresh = blocks("company_graph.md")
+    generator, count = np.random.default_rng(0), 600
+    names = [f"n{number}" for number in range(count)]
+    nodes = pd.DataFrame({"id": names, "owner": np.resize(["a", "b", "c"], count), "label": np.resize(["x", "y", ""], count)})
+    nodes = nodes.assign(age=generator.random(count), height=generator.random(count))
+    ends = generator.choice(names, (2, 1500))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
+    nodes.to_csv("nodes.csv", index=False)
+    pd.DataFrame({"source": ends[0], "target": ends[1]}).to_csv("edges.csv", index=False)
+    for code in (csv, costs, fresh):
+        exec(code, {})  # noqa: S102 (our own page)
+    *prices, answer = capsys.readouterr().out.strip().splitlines()
+    assert [line.split(":")[0] for line in prices[-3:]] == ["fedavg", "fedgta", "fed_pub"] and answer.startswith("[")
+    assert sum(map(float, answer.strip("[]").split())) == pytest.approx(1, abs=0.02)
+    said(command(tmp_path, *guide_lines("company_graph.md")[0], "rounds=2", "seeds=[0]", "threads=1"))
+    made: dict = {}
+    exec(converters, made)  # noqa: S102 (our own page)
+    x, edges, y = torch.rand(5, 2), torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([0, 1, 0, 1, 1])
+    made["from_pyg"](Data(x=x, edge_index=edges, y=y), "pyg.npz")
+    # DGL is not installed: an object with the two members of its graphs that the page reads.
+    made["from_dgl"](SimpleNamespace(edges=lambda: (edges[0], edges[1]), ndata={"feat": x, "label": y}), "dgl.npz")
+    graph = networkx.Graph([(int(a), int(b)) for a, b in edges.T])
+    graph.add_node(4)
+    for node in graph:
+        graph.nodes[node].update(first=float(x[node, 0]), second=float(x[node, 1]), kind=int(y[node]))
+    made["from_networkx"](graph, "nx.npz", ["first", "second"], "kind")
+    for name in ("pyg", "dgl", "nx"):
+        with np.load(f"{name}.npz") as stored:
+            assert stored["x"] == pytest.approx(x.numpy()) and stored["edge_index"].tolist() == edges.tolist()
+            assert stored["y"].astype(int).tolist() == y.tolist()
+
+
 def test_the_converter_of_musae_s_files(tmp_path, monkeypatch):
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/data.md").read_text(encoding="utf-8"), re.DOTALL)
     made: dict = {}
@@ -267,7 +329,7 @@ def test_the_converter_of_musae_s_files(tmp_path, monkeypatch):
 
 @pytest.mark.audit
 def test_the_guide_from_a_number_to_its_run():
-    text = (ROOT / "docs/guides/from_number_to_run.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guides/trust_a_number.md").read_text(encoding="utf-8")
     greps = re.findall(r"^    grep '([^'\n]*)' (\S+)\n\n```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     assert len(greps) == 2
     for pattern, file, shown_lines in greps:
@@ -275,7 +337,7 @@ def test_the_guide_from_a_number_to_its_run():
         for line, shown_line in zip(found, shown_lines.splitlines(), strict=True):
             start, _, end = shown_line.partition(",...")
             assert line.startswith(start) and line.endswith(end)
-    [line] = [words for words in guide_lines("from_number_to_run.md") if words[-1] == "threads=1"]
+    [line] = [words for words in guide_lines("trust_a_number.md") if words[-1] == "threads=1"]
     digest = re.search(r"--hash (\w+)\n", text)[1]
     [cell] = [cell for cell in read_cells(ROOT / "results/cells/fedsa_gcl") if cell["config_hash"] == digest]
     assert f'cells.loc["{digest}"]' in text and f"fedprox/{digest}" in text
@@ -286,6 +348,31 @@ def test_the_guide_from_a_number_to_its_run():
 
 
 # ---- a version
+
+
+def test_badges_are_true():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    badges = dict(re.findall(r"img\.shields\.io/badge/(\w+)-([^-]+)-\w+\)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    versions = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
+    assert badges == {"version": project["version"], "python": f"{versions[0]}_to_{versions[-1]}", "license": project["license"]}
+    last = int(versions[-1].partition(".")[2])
+    assert project["requires-python"] == f">={versions[0]},<3.{last + 1}"
+
+
+@pytest.mark.nightly
+def test_python_3_14_waits_for_hydra():
+    """Python 3.14's argparse reads every help text when an argument is added, and one of Hydra's is no string.
+
+    If this fails, the installed Hydra starts on Python 3.14: raise ``requires-python`` and say so in README.md.
+    """
+    from hydra._internal.utils import get_args_parser as of_hydra
+
+    texts = [action.help for action in of_hydra()._actions if action.help is not None]
+    lazy = [text for text in texts if not isinstance(text, str)]
+    assert lazy, "Hydra no longer stands in the way of Python 3.14"
+    for text in lazy:
+        with pytest.raises(TypeError):
+            "%" in text  # what argparse does  # noqa: B015
 
 
 def test_all_files_name_one_version():

@@ -150,7 +150,7 @@ def test_a_run_that_was_interrupted_keeps_the_models_of_one_that_was_not(tmp_pat
 
 
 def test_the_example_of_the_docs_scores_a_model_as_the_run_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).parents[1] / "docs/sweeps.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "docs/guides/saved_models.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(import fgl_bench\n.*?)^```", text, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

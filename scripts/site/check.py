@@ -2,7 +2,8 @@
 
     python scripts/site/check.py build/site
 
-Fails if a page asks another host for something, reports an error or links to a file that is missing, or if the search finds nothing.
+Fails if a page asks another host for something, reports an error, links to a file that is missing, or scrolls sideways on a screen or a
+phone; if text has too little contrast, or if the search does not show the right page first.
 """
 
 from __future__ import annotations
@@ -13,11 +14,34 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 LOCAL = ("file:", "data:", "blob:")
 LINKS = "links => links.map(each => each.href)"
-WORD = "FedAvg"  # to search for
+WIDTHS = (1440, 390)  # CSS pixels of a screen and of a phone
+CONTRAST = 4.5  # WCAG 2.1, level AA; 3 for text of 24 pixels or more
+FIRST = {"staleness": "glossary.html", "FedAvg": "reference/algorithm/fedavg.html"}  # the first result of a search
+WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+PALE = """least => {
+  const numbers = color => (color.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const over = (top, below) => { const a = top.length > 3 ? top[3] : 1; return below.map((c, i) => a * top[i] + (1 - a) * c); };
+  const behind = each => each ? over(numbers(getComputedStyle(each).backgroundColor), behind(each.parentElement)) : [255, 255, 255];
+  const found = {};
+  for (const each of document.querySelectorAll("main *, header *")) {
+    const text = [...each.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join("");
+    const style = getComputedStyle(each);
+    const seen = each.checkVisibility({opacityProperty: true, visibilityProperty: true});
+    if (!text || !seen || each.closest(".md-search, svg, math")) continue;
+    const ground = behind(each), color = over(numbers(style.color), ground);
+    const [low, high] = [light(color), light(ground)].sort((a, b) => a - b);
+    const ratio = (high + 0.05) / (low + 0.05);
+    if (ratio >= (parseFloat(style.fontSize) >= 24 ? 3 : least)) continue;
+    found[style.color] = `${ratio.toFixed(2)} of "${text.slice(0, 30)}" (${style.color})`;
+  }
+  return Object.values(found);
+}"""
 SECONDS = 60.0  # that a search may take
 SEARCHED = ("index.html", "guides/index.html", "reference/algorithm/fedavg.html")  # a page of each depth
 
@@ -46,22 +70,35 @@ def problems(browser: Any, site: Path) -> Iterator[str]:
         tab.goto(path.as_uri())
         targets = {unquote(urlsplit(link).path) for link in tab.eval_on_selector_all("a[href]", LINKS) if link.startswith("file:")}
         messages += [f"links to {target}, which is missing" for target in sorted(targets) if not Path(target).exists()]
-        if name in SEARCHED and not finds(tab, WORD):
-            messages.append(f"the search does not find {WORD}")
+        for width in WIDTHS:
+            tab.set_viewport_size({"width": width, "height": 900})
+            if (extra := tab.evaluate(WIDE)) > 0:
+                messages.append(f"is {extra} pixels wider than a window of {width}")
+        tab.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        if name in SEARCHED:
+            for dark in (False, True):
+                tab.evaluate("name => document.body.setAttribute('data-md-color-scheme', name)", "slate" if dark else "default")
+                tab.wait_for_timeout(300)  # colors change in a transition
+                messages += [f"has a contrast of {text}, {'dark' if dark else 'light'}" for text in tab.evaluate(PALE, CONTRAST)]
+            for word, wanted in FIRST.items():
+                if (first := searched(tab, path, word)) != wanted:
+                    messages.append(f"the search for {word} shows {first or 'nothing'} first, not {wanted}")
         yield from (f"{name} {text}" for text in dict.fromkeys(messages))
     context.close()
 
 
-def finds(tab: Any, word: str) -> bool:
-    """Return True if the page's search has a result."""
+def searched(tab: Any, path: Path, word: str) -> str:
+    """Return the page of the first result of a search that a page is opened with, relative to the site; empty without a result."""
     from playwright.sync_api import Error
 
     try:
-        tab.locator(".md-search__input").fill(word, timeout=1000 * SECONDS)
-        tab.locator(".md-search-result__item").first.wait_for(timeout=1000 * SECONDS)
+        tab.goto(f"{path.as_uri()}?q={word}")
+        link = tab.locator(".md-search-result__item a").first.get_attribute("href", timeout=1000 * SECONDS)
+        base = tab.evaluate("() => JSON.parse(document.getElementById('__config').textContent).base")
     except Error:
-        return False
-    return True
+        return ""
+    root = urlsplit(urljoin(tab.url, base + "/")).path
+    return unquote(urlsplit(urljoin(tab.url, link or "")).path).removeprefix(unquote(root))
 
 
 def main() -> None:

@@ -53,10 +53,16 @@ def keys_of(group: str, path: Path) -> list[Key]:
     keys = []
     for name, (default, comment) in defaults.items():
         kind = kind_of(hints.get(name, Any)) + (f", {allowed[name]}" if name in allowed else "")
-        keys.append(Key(name, default, kind.removeprefix(", "), comment or meanings.get(name, "")))
+        keys.append(Key(name, default, kind.removeprefix(", "), without_values(comment or meanings.get(name, ""), kind)))
         if not keys[-1].meaning:
             log.warning("%s: nothing says what %s means", path.relative_to(config_folder()), name)  # an error, as every warning
     return keys
+
+
+def without_values(meaning: str, kind: str) -> str:
+    """Return a comment without its list of allowed values (``a | b: ...``), where the column of values has them."""
+    values = re.match(r"(\w+(?: \| \w+)+)(?:: |; |$)", meaning)
+    return meaning[values.end() :] or meaning if values and all(f"`{value}`" in kind for value in values[1].split(" | ")) else meaning
 
 
 def values_of(group: str, path: Path) -> dict[str, tuple[str, str]]:

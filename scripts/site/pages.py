@@ -7,25 +7,24 @@ import re
 import sys
 import tempfile
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import mkdocs_gen_files
 import yaml
 
 import fgl_bench
-from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.commands import about
 from fgl_bench.cli.main import help_text
 from fgl_bench.config.choices import GROUPS, choices, config_folder, path_of
 from fgl_bench.config.settings import Settings
-from fgl_bench.report.method_facts import UNCHECKED, cross_checks
 from fgl_bench.runner.validation import CHOICES
 from fgl_bench.scenarios.hooks import supported
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 from choice_keys import Key, cell, class_of, identifier, key_table, keys_of, kind_of, listed, values_of  # noqa: E402
+from choice_pages import dataset_page, method_page, title  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fgl_bench"
@@ -56,15 +55,21 @@ TITLES = {
     "privacy": ("Privacy", "What the server's models reveal of a client. See [Noise, attacks and privacy](../robustness.md)."),
     "tracker": ("Trackers", "Where curves and scores are logged besides the run directory."),
 }
+MODELS = {
+    "bernnet": "BernNet", "chebnet": "ChebNet", "disengcn": "DisenGCN", "gamlp": "GAMLP", "gat": "GAT", "gbp": "GBP", "gcn": "GCN",
+    "gcn_linear": "GCN with a linear head", "gcn_residual": "GCN with residual connections",
+    "gin": "GIN", "gin_plain": "GIN without normalization", "graphsage": "GraphSAGE", "mlp": "MLP", "optbasis": "OptBasisGNN",
+    "s2gc": "S2GC", "sgc": "SGC", "sign": "SIGN", "unifilter": "UniFilter",
+}  # fmt: skip
 documented: set[str] = set()  # classes and functions that a page has shown
 
 
 def main() -> None:
-    for group in ("algorithm", "model"):
-        write(f"reference/{group}.md", overview(group))
+    for group, lines_of in (("algorithm", method_page), ("model", model_page), ("dataset", dataset_page)):
+        write(f"reference/{group}.md", datasets() if group == "dataset" else overview(group))
         for choice in choices(group):
-            write(f"reference/{group}/{choice}.md", page_of(group, choice))
-    write("reference/dataset.md", datasets())
+            cls = class_of(path_of(group, choice, ()))
+            write(f"reference/{group}/{choice}.md", [*lines_of(choice), *class_section(cls, described=group == "algorithm")])
     for group in ("task", "split", "optimizer", "lr_schedule", "aggregator", "privacy", "tracker"):
         write(f"reference/{group}.md", [*headed(group), *sections(group)])
     inner = [line for group in GROUPS if group.startswith("scenario/") for line in (*headed(group, 2), *sections(group, 3))]
@@ -82,7 +87,7 @@ def main() -> None:
     results()
 
 
-def write(path: str, lines: Sequence[str]) -> None:
+def write(path: str, lines: Iterable[str]) -> None:
     with mkdocs_gen_files.open(path, "w") as file:
         file.write("\n".join(lines) + "\n")
 
@@ -97,23 +102,30 @@ def headed(group: str, level: int = 1) -> list[str]:
 
 def overview(group: str) -> list[str]:
     """A line for every choice, with a link to its page."""
-    lines = [*headed(group), "| choice | scenario | what it is |" if group == "algorithm" else "| choice | what it is |"]
+    lines = [*headed(group), "| name | choice | scenario | description |" if group == "algorithm" else "| name | choice | description |"]
     lines.append("|---" * lines[-1].count(" | ") + "|---|")
     for choice in choices(group):
         path = path_of(group, choice, ())
         runs_in = f" {', '.join(supported(class_of(path)))} |" if group == "algorithm" else ""
-        lines.append(f"| [`{choice}`]({group}/{choice}.md) |{runs_in} {cell(about(path))} |")
+        name = title(group, choice) if group == "algorithm" else MODELS[choice]
+        lines.append(f"| [{name}]({group}/{choice}.md) | `{choice}` |{runs_in} {cell(about(path))} |")
     return lines
 
 
-def page_of(group: str, choice: str) -> list[str]:
-    path = path_of(group, choice, ())
-    cls = class_of(path)
-    lines = [f"# {choice}", "", about(path), "", f"    fgl-bench {group}={choice}", ""]
-    if issubclass(cls, Algorithm):
-        lines += [f"Scenarios: {', '.join(f'[`{name}`](../scenario.md#{name})' for name in supported(cls))}.", ""]
-        lines += [f"{cell(cross_checks().get(choice, UNCHECKED))} [How it is checked, and why codes differ](../../cross_check.md)", ""]
-    return [*lines, *key_table(f"{group}.", keys_of(group, path)), *shown(identifier(cls))]
+def model_page(choice: str) -> list[str]:
+    path = path_of("model", choice, ())
+    lines = [f"# {MODELS[choice]}", "", about(path), "", "```console", f"$ fgl-bench model={choice}", "```", ""]
+    return [*lines, "## Keys", "", *key_table("model.", keys_of("model", path))]
+
+
+def class_section(cls: type, described: bool) -> list[str]:
+    """The class of a choice; without its docstring where the page has described it already."""
+    lines = shown(identifier(cls))
+    return (
+        [*lines[:-1], "      show_docstring_description: false", "      show_docstring_attributes: false", ""]
+        if described and lines[0][0] == ":"
+        else lines
+    )
 
 
 def sections(group: str, level: int = 2) -> Iterator[str]:
@@ -126,17 +138,15 @@ def sections(group: str, level: int = 2) -> Iterator[str]:
 
 
 def datasets() -> list[str]:
-    """A line for every dataset, then every source with its keys."""
-    lines = [*headed("dataset"), "| choice | what it is | metric | train, val, test |", "|---|---|---|---|"]
-    sources: dict[str, tuple[Path, list[str]]] = {}
+    """A line for every dataset."""
+    lines = [*headed("dataset"), "| name | choice | description | metric | train, val, test |", "|---|---|---|---|---|"]
     for choice in choices("dataset"):
         path = path_of("dataset", choice, ())
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        lines.append(f"| `{choice}` | {cell(about(path))} | `{values['metric']}` | {', '.join(map(str, values['ratios'] or []))} |")
-        sources.setdefault(values["_target_"], (path, []))[1].append(choice)
-    for target, (path, names) in sorted(sources.items()):
-        lines += ["", f"## {target.rpartition('.')[2]}", "", f"Choices: {', '.join(f'`{name}`' for name in names)}.", ""]
-        lines += [*key_table("dataset.", keys_of("dataset", path)), *shown(identifier(class_of(path)), 3)]
+        shares = ", ".join(map(str, values["ratios"] or []))
+        lines.append(
+            f"| [{title('dataset', choice)}](dataset/{choice}.md) | `{choice}` | {cell(about(path))} | `{values['metric']}` | {shares} |"
+        )
     return lines
 
 
@@ -179,8 +189,8 @@ def python_page() -> list[str]:
 
 def hooks_page() -> list[str]:
     lines = HOOKS.splitlines()
-    for title, modules in BASES.items():
-        lines += ["", f"## {title}", ""]
+    for heading, modules in BASES.items():
+        lines += ["", f"## {heading}", ""]
         for module in modules:
             for name in public(module):
                 lines += shown(f"fgl_bench.{module}.{name}", 3)

@@ -34,20 +34,21 @@ if TYPE_CHECKING:
     from fgl_bench.runner.predictions import class_scores as class_scores
     from fgl_bench.runner.predictions import confusion_matrix as confusion_matrix
     from fgl_bench.runner.predictions import embeddings as embeddings
+    from fgl_bench.runner.predictions import predict as predict
     from fgl_bench.runner.predictions import predictions as predictions
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.base", "SemiAsyncServer": "algorithms.base", "ServerRounds": "algorithms.base",
     "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.frame",
     "run": "runner.api", "class_scores": "runner.predictions", "confusion_matrix": "runner.predictions",
-    "embeddings": "runner.predictions", "predictions": "runner.predictions",
+    "embeddings": "runner.predictions", "predict": "runner.predictions", "predictions": "runner.predictions",
     "ResultTable": "results.result_table", "table": "results.result_table", "plot": "results.plots.draw",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",
-    "class_scores", "confusion_matrix", "embeddings", "load_models", "load_results", "plot", "predictions", "run", "table",
+    "class_scores", "confusion_matrix", "embeddings", "load_models", "load_results", "plot", "predict", "predictions", "run", "table",
 ]  # fmt: skip
 
 

@@ -7,11 +7,14 @@ import sys
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
+from scipy import sparse
 from sklearn.metrics import confusion_matrix as counted
 from sklearn.metrics import precision_recall_fscore_support
 
 import fgl_bench
-from fgl_bench import UserError, class_scores, confusion_matrix, embeddings, predictions
+from fgl_bench import UserError, class_scores, confusion_matrix, embeddings, predict, predictions
+from fgl_bench.runner.run import federations_of
 
 TINY = {"dataset__num_nodes": 200, "dataset__num_edges": 500, "num_clients": 4, "rounds": 4, "seeds": [0, 2], "lr": 0.05}
 
@@ -87,3 +90,38 @@ def test_the_command_draws_the_matrix(run, tmp_path):
     for words, message in (((), "plot confusion of which run?"), ((run.folder, "model_of=all"), "model=all: must be one of")):
         wrong = command(*words)
         assert wrong.returncode != 0 and message in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def of_client(run, seed, client):
+    configuration = OmegaConf.load(run.folder / "config.yaml")
+    (federation,) = [each for each in federations_of(configuration) if each.seed == seed]
+    return federation.clients[client]
+
+
+@pytest.mark.parametrize("settings", [{}, {"model": "graphsage"}, {"dataset__normalize_features": True}], ids=str)
+@pytest.mark.parametrize("model", ["received", "trained"])
+def test_another_graph_is_predicted_by_a_saved_model(tmp_path, settings, model):
+    """The client's own subgraph as if it were new: the answers of predictions(); more nodes and edges change the others' only nearby."""
+    run = made(tmp_path, **settings)
+    own = of_client(made(tmp_path, **{**settings, "dataset__normalize_features": False}), 2, 3)
+    graph = {"x": own.features, "edge_index": own.edges}
+    probabilities = predict(run, graph, seed=2, client=3, model=model)
+    rows = predictions(run, model)
+    assert probabilities.argmax(1).tolist() == rows[(rows["seed"] == 2) & (rows["client"] == 3)]["predicted"].tolist()
+    assert probabilities.sum(1) == pytest.approx(np.ones(own.num_nodes), abs=1e-5) and probabilities.min() >= 0
+    alone = {"x": sparse.vstack([own.features, own.features[:1]]), "edge_index": own.edges[:, ::2]}
+    assert predict(run, alone, seed=2, client=3).shape == (own.num_nodes + 1, run.summary["graph"]["classes"])
+
+
+def test_what_cannot_be_predicted_is_refused(run, tmp_path):
+    fits = {"x": np.ones((3, run.summary["graph"]["features"])), "edge_index": np.zeros((2, 0))}
+    assert predict(run, fits).shape[0] == 3
+    for wrong in ({"x": np.ones((3, 4)), "edge_index": np.zeros((2, 0))}, {"x": fits["x"]}):
+        with pytest.raises(UserError, match=r"edge_index and x \[N, 1433\]"):
+            predict(run, wrong)
+    with pytest.raises(UserError, match="client 9"):
+        predict(run, fits, client=9)
+    with pytest.raises(UserError, match="more than the backbone"):
+        predict(made(tmp_path, "fed_pub"), fits)
+    with pytest.raises(UserError, match="no saved models"):
+        predict(made(tmp_path, keep_models="none", rounds=1), fits)

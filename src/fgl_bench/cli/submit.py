@@ -33,7 +33,7 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     given = dict(text.split("=", 1) for text in arguments if "=" in text)
     wrong = next((key for key in given if key not in ("task", "tolerance", "draw", "protocol", *PRESENTATION)), None)
     if "--check" not in arguments or len(words) != 1 or wrong is not None:
-        raise UserError(f"{short(wrong or ' '.join(arguments))}: {USAGE}; a checked folder is sent as docs/leaderboard.md says")
+        raise UserError(f"{short(wrong or ' '.join(arguments))}: {USAGE}; a checked folder is sent as docs/guides/leaderboard_entry.md says")
     try:
         tolerance = float(given.pop("tolerance", "0.01"))
     except ValueError:

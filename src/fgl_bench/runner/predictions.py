@@ -12,8 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.powers import federated
+from fgl_bench.data.canonical import canonical_edges, canonical_features, row_normalized
 from fgl_bench.data.federation import ServerFederation
-from fgl_bench.data.graph import Federation
+from fgl_bench.data.graph import ClientGraph, Federation
+from fgl_bench.data.own import arrays_of
 from fgl_bench.data.pooling import Pooled
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
@@ -21,7 +23,7 @@ from fgl_bench.errors import UserError, require_choice
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.results.frame import Result
 from fgl_bench.results.saved_models import load_models
-from fgl_bench.runner.build import simulation
+from fgl_bench.runner.build import DTYPES, simulation
 from fgl_bench.runner.memory import network
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import resolve
@@ -155,3 +157,40 @@ def class_scores(result: Result, model: str = "trained") -> DataFrame:
     right, support, answers = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     scores = {"precision": right / answers, "recall": right / support, "f1": 2 * right / (support + answers)}
     return pd.DataFrame(scores).fillna(0.0).assign(support=support).rename_axis("label")
+
+
+def predict(result: Result, graph: Any, *, seed: int | None = None, client: int = 0, model: str = "received") -> np.ndarray:
+    """Return the class probabilities ``[N, Y]`` of the nodes of another graph, such as new nodes, by a saved model.
+
+    Args:
+        result: a run with saved models (``keep_models=best`` or ``final``).
+        graph: ``{"x": [N, F], "edge_index": [2, E]}``, a PyG ``Data`` or a networkx graph; the columns of x are those of the run. Labels
+            are not read.
+        seed: one of the run's, by default the first.
+        client: whose model; with methods such as FedAvg all clients receive the same one.
+        model: ``received`` or ``trained``.
+
+    Raises:
+        UserError: the run has no such model, the method predicts by more than the backbone, or the graph does not fit it.
+    """
+    require_choice("model", model, MODELS)
+    cfg: Any = OmegaConf.load(result.folder / "config.yaml")
+    spec = resolve(cfg)
+    own, trained_on = type(spec.algorithm), prepare(spec)[0]
+    of_classes = trained_on.clients[0].of_nodes and trained_on.clients[0].labels.ndim == 1
+    if own.predict is not Algorithm.predict or own.backbone is not Algorithm.backbone or not of_classes:
+        raise UserError(f"{result.summary['algorithm']}: predicts by more than the backbone, or not one class per node")
+    seed = trained_on.seed if seed is None else seed
+    saved = load_models(result.folder).get(seed, {}).get(client, {}).get(model)
+    content = arrays_of(graph).content
+    if saved is None or "edge_index" not in content or np.shape(content.get("x"))[1:] != (trained_on.num_features,):
+        wanted = f"edge_index and x [N, {trained_on.num_features}]"
+        raise UserError(f"predict: seed {seed} and client {client} need a saved {model} model, and the graph {wanted}")
+    features, none = canonical_features(content["x"]), np.zeros(content["x"].shape[0], dtype=bool)
+    features = row_normalized(features) if cfg.dataset.normalize_features else features
+    edges = canonical_edges(*content["edge_index"], none.size)
+    new = ClientGraph(np.arange(none.size), features, edges, np.full(none.size, -1), none, none, none)
+    batch, rows = Batch([new], DTYPES[cfg.dtype], "cpu"), {name: value[None] for name, value in saved.items()}
+    network = spec.model.settle([new], trained_on.num_classes, batch.device, 1, None, lambda copies: True)
+    with torch.no_grad():
+        return network.forward(rows, batch, network.first(rows, batch), no_dropout).logits[0].softmax(-1).numpy()
