@@ -15,6 +15,7 @@ from fgl_bench.report.html import gather
 from fgl_bench.report.shown import paper_data
 from tests.results.report_pages import TRIPS, data_of, tab_of, two_papers
 
+UNLINKED = {"global", "label_propagation", "local", "majority", "feddual", "fedpns", "graphfed"}  # without a paper, or an open one
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
@@ -72,6 +73,12 @@ def test_every_method_says_what_it_is():
         assert not any(part.startswith("Attributes") or "\n" in part for part in (method["lead"], *method["text"])), name
     prox = method_facts.all_methods()["fedprox"]
     assert "``mu/2 ||theta - w||^2``" in prox["lead"] and prox["keys"][0][:2] == ["mu", "0.01"] and prox["keys"][0][2]
+
+
+def test_every_method_with_a_paper_links_to_it():
+    methods = method_facts.all_methods()
+    assert methods["fedavg"]["url"] == "https://arxiv.org/abs/1602.05629" and methods["fedavg"]["paper"] == "McMahan et al., AISTATS 2017"
+    assert {name for name, method in methods.items() if not method["url"].startswith("https://")} == UNLINKED
 
 
 def test_every_method_says_whether_it_was_checked_against_other_code():

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fgl_bench.config.choices import choices, config_folder, key_lines
 from fgl_bench.config.values import shown
 from fgl_bench.utils.sources import origin_of
@@ -64,6 +66,17 @@ def cross_checks() -> dict[str, dict[str, list[str]]]:
     return by_method
 
 
+@cache
+def addresses() -> dict[str, str]:
+    """Return the address of each method's paper, from docs/references.bib and the entries that scripts/site/methods.yaml names."""
+    root, urls = config_folder().parent, {}
+    for entry in (root / "docs" / "references.bib").read_text(encoding="utf-8").split("\n@")[1:]:
+        if url := re.search(r"^  url = \{(.+)\},$", entry, re.MULTILINE):
+            urls[entry.partition("{")[2].partition(",")[0]] = url[1]
+    methods = yaml.safe_load((root / "scripts" / "site" / "methods.yaml").read_text(encoding="utf-8"))
+    return {name: urls[facts["paper"]] for name, facts in methods.items() if facts.get("paper") in urls}
+
+
 def checked(by_code: Mapping[str, list[str]]) -> str:
     """Return a sentence with the differences by code."""
     parts = [f"{code} ({', '.join(differences)})" for code, differences in by_code.items()]
@@ -76,9 +89,8 @@ def described(name: str, about: str, target: str, keys: list[list[str]]) -> dict
     lead, *text = paragraphs(docstring(target)) or [about]
     cited = CITATION.search(lead)
     paper = PART.split(cited[1])[0] if cited else ""
-    number = re.search(r"arXiv (\d{4}\.\d{5})", paper)
-    links = {"paper": paper, "url": f"https://arxiv.org/abs/{number[1]}" if number else ""}
-    return {"name": name, "about": about or lead, "lead": lead, "text": text, "target": target, "keys": keys, **links}
+    url = addresses().get(name, "")
+    return {"name": name, "about": about or lead, "lead": lead, "text": text, "target": target, "keys": keys, "paper": paper, "url": url}
 
 
 def docstring(target: str) -> str:

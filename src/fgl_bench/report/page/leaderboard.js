@@ -65,6 +65,6 @@ function crossCheck({ algorithm }) {
 }
 /** The paper of a method: a link where its address is known. */
 function paperOf(method) {
-  if (!method?.paper) return null;
-  return method.url ? element("a", { href: method.url, rel: "noreferrer" }, method.paper) : method.paper;
+  if (!method?.url) return method?.paper;
+  return element("a", { href: method.url, rel: "noreferrer" }, method.paper || "paper");
 }
