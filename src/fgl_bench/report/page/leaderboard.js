@@ -9,7 +9,7 @@ function leaderboardView(asked) {
   const task = tasks.includes(asked) ? asked : tasks[0];
   const board = data.leaderboards[task];
   const names = [...board.head, ...board.columns, "backbone", "paper", "code", "cross-check"];
-  const standard = [...ALWAYS, ...board.columns.slice(0, 6), "paper", "cross-check"].filter((name) => names.includes(name));
+  const standard = [...ALWAYS, ...board.columns.slice(0, 4), "paper", "cross-check"].filter((name) => names.includes(name));
   const picked = route.options.has("columns") ? route.options.get("columns").split("|") : standard;
   const change = (name) => (isOn) =>
     choose({ columns: names.filter((each) => (each === name ? isOn : picked.includes(each))).join("|") || "none" });
