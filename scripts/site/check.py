@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -57,8 +57,8 @@ def pages(site: Path) -> list[Path]:
     return sorted(path for path in site.rglob("*.html") if path != site / "404.html")
 
 
-def problems(browser: Any, site: Path) -> Iterator[str]:
-    """One line for every problem of the site's pages."""
+def problems(browser: Any, site: Path, only: Collection[str] = ()) -> Iterator[str]:
+    """Yield one line per problem of the site's pages, or of those that are named."""
     context = browser.new_context(offline=True)
     tab, messages = context.new_page(), []
     tab.on("request", lambda sent: None if sent.url.startswith(LOCAL) else messages.append(f"asks for {sent.url}"))
@@ -66,6 +66,8 @@ def problems(browser: Any, site: Path) -> Iterator[str]:
     tab.on("pageerror", lambda error: messages.append(f"error: {error}"))
     for path in pages(site):
         name = path.relative_to(site).as_posix()
+        if only and name not in only:
+            continue
         messages.clear()
         tab.goto(path.as_uri())
         targets = {unquote(urlsplit(link).path) for link in tab.eval_on_selector_all("a[href]", LINKS) if link.startswith("file:")}
