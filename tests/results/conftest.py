@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.site.check import browser_path
-from tests.results.report_pages import two_papers
+from tests.results.report_pages import two_papers, whole_report
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +23,14 @@ def browser():
 @pytest.fixture
 def file(tmp_path):
     made = tmp_path / "report.html"
-    made.write_text(two_papers(out=made, leaderboard=tmp_path / "leaderboard.csv"), encoding="utf-8")
+    made.write_text(two_papers(out=made, leaderboard=tmp_path / "leaderboard"), encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A page of own runs, papers and leaderboards."""
+    folder = tmp_path_factory.mktemp("whole")
+    made = folder / "report.html"
+    made.write_text(whole_report(folder), encoding="utf-8")
     return made

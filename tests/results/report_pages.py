@@ -11,11 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
+from fgl_bench.leaderboard.record import write_record
 from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns
 from fgl_bench.papers.published import Printed
 from fgl_bench.report.html import page
+from fgl_bench.report.own_runs import own_runs
 from fgl_bench.report.shown import Source
+from fgl_bench.results.frame import complete_runs
 from fgl_bench.results.thinned import packed
+from tests.results.boards import PROTOCOL
+from tests.results.boards import cell as board_cell
+from tests.results.stored_runs import store
 from tests.results.test_analysis import PUBLISHED, cell
 
 ROWS = (
@@ -36,6 +42,13 @@ PICTURES = {
     "matrices": {"similarity": {"40": packed(np.eye(3))}, "mixing": {"20": packed(np.full((3, 3), 1 / 3))}},
     "label_counts": [[3, 1], [0, 9], [5, 5]],
     "scenario": "decentralized", "finished": "2026-01-02T03:04:05",
+}  # fmt: skip
+
+
+CLAIM = {
+    "paper": "p", "table": "3", "backbone": "gcn", "columns": "2", "methods": "3", "trips": "False", "best_printed": "2", "best_ours": "1",
+    "printed_margin": "1.5", "margin": "-0.75", "low": "-1.25", "high": "-0.25", "beaten": "1", "winner": "fedgta",
+    "tau": "0.5", "tau_low": "0.1", "tau_high": "0.9",
 }  # fmt: skip
 
 
@@ -60,12 +73,28 @@ def source() -> Source:
     verdicts = [dict(zip(heads, line, strict=True)) for line in lines]
     files = {"a-cora": Path("cells/a.json"), "b-cora": Path("runs/x y/b")}
     paper = Paper("p", "Paper one", TABLES, first=())
-    return Source(paper, cells, in_place, PUBLISHED, verdicts, files)
+    return Source(
+        paper, cells, in_place, PUBLISHED, verdicts, files, claims=[CLAIM, {**CLAIM, "table": "7", "trips": "True", "tau_low": ""}]
+    )
 
 
 def two_papers(**more) -> str:
     other = source()
     return page([other, Source(Paper("q", "Paper two", TABLES[:1], first=()), other.cells, {}, Printed([]))], **more)
+
+
+def whole_report(folder: Path) -> str:
+    """Own runs of eight methods in four settings, two papers and a leaderboard, stored in ``folder``."""
+    methods = ("local", "fedavg", "fedprox", "fedgta", "scaffold", "ditto", "fedper", "fedsa_gcl")
+    for number, method in enumerate(methods):
+        for clients in (5, 10):
+            for dataset in ("cora", "pubmed"):
+                store(folder / "runs", method, dataset, per_seed=(0.5 + number / 20, 0.52 + number / 20, 0.6), clients=clients)
+    for entry in ("fedavg", "fedgta", "scaffold", "local", "global"):
+        for column in ("cora", "webkb"):
+            write_record(folder / "leaderboard" / PROTOCOL.folder, board_cell(entry, column, 0.5 + len(entry) / 50))
+    own = own_runs(folder / "runs", complete_runs(folder / "runs"))
+    return page([own, source()], out=folder / "report.html", leaderboard=folder / "leaderboard")
 
 
 def data_of(html: str) -> dict:
@@ -74,12 +103,13 @@ def data_of(html: str) -> dict:
 
 
 @contextmanager
-def tab_of(browser, file: Path, where: str = "", phone: bool = False):
-    """The page in a tab; a failure where it says anything on the console, or asks for anything elsewhere."""
+def tab_of(browser, file: Path, where: str = "", phone: bool = False, scheme: str = "light"):
+    """The page in a tab without network; a failure where it says anything on the console, or asks for anything elsewhere."""
     context = browser.new_context(
-        viewport={"width": 360, "height": 740} if phone else {"width": 1280, "height": 900},
+        viewport={"width": 390, "height": 844} if phone else {"width": 1440, "height": 900},
         has_touch=phone,
-        color_scheme="dark" if phone else "light",
+        color_scheme=scheme,
+        offline=True,
     )
     tab, said = context.new_page(), []
     tab.on("console", lambda message: said.append(message.text))
@@ -90,3 +120,48 @@ def tab_of(browser, file: Path, where: str = "", phone: bool = False):
     yield tab
     assert said == [], "an error, or a request to elsewhere"
     context.close()
+
+
+LOW_CONTRAST = """() => {
+    const channels = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
+    const linear = (value) => (value <= 10.31 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+    const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+    const ground = (node) => {
+        for (let each = node; each; each = each.parentElement) {
+            const color = channels(getComputedStyle(each).backgroundColor);
+            if (color.length === 3 || color[3] > 0) return color;
+        }
+        return [255, 255, 255];
+    };
+    const found = new Map();
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const node = texts.currentNode.parentElement;
+        if (!texts.currentNode.textContent.trim() || !node.checkVisibility({ visibilityProperty: true })) continue;
+        const style = getComputedStyle(node);
+        const [one, other] = [luminance(channels(node instanceof SVGElement ? style.fill : style.color)), luminance(ground(node))];
+        const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+        if (ratio < 4.5) found.set(`${node.tagName}.${node.getAttribute("class")}`, `${ratio.toFixed(2)}, ${node.textContent.trim()}`);
+    }
+    return [...found];
+}"""
+"""Texts with less contrast than WCAG AA asks for (4.5 to 1)."""
+
+NAMELESS = """() => [...document.querySelectorAll('button, select, input, a, svg[role=img]')].filter((node) =>
+    !(node.textContent.trim() || node.getAttribute('aria-label') || (node.labels && node.labels.length))).length"""
+"""Controls and pictures without a name."""
+
+
+def faults(tab) -> list[str]:
+    """What is wrong with the view that is shown: too wide, low contrast, nameless controls, tables without captions, empty parts."""
+    counts = {
+        "wider than the screen": "document.documentElement.scrollWidth - innerWidth",
+        "controls without a name": f"({NAMELESS})()",
+        "headings without scope": "document.querySelectorAll('th:not([scope])').length",
+        "tables without a caption": "document.querySelectorAll('table:not(:has(caption))').length",
+        "empty parts": "[...document.querySelectorAll('#view table, #view ul, #view p')].filter((node) => !node.textContent.trim()).length",
+        "headings missing": "1 - document.querySelectorAll('#view > h2').length",
+        "figures without a picture": "[...document.querySelectorAll('figure')].filter((node) => !node.querySelector('svg > *')).length",
+    }
+    found = [f"{name}: {count}" for name, script in counts.items() if (count := tab.evaluate(script)) > 0]
+    return found + [f"contrast {ratio} in {where}" for where, ratio in tab.evaluate(LOW_CONTRAST)]

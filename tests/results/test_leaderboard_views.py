@@ -10,10 +10,9 @@ from scipy import stats
 
 from fgl_bench.cli.leaderboard import show
 from fgl_bench.leaderboard import statistics
-from fgl_bench.leaderboard.board import KINDS, read_board
+from fgl_bench.leaderboard.board import KINDS
 from fgl_bench.leaderboard.record import write_record
-from fgl_bench.leaderboard.views import VIEWS, as_csv, board_rows, markdown, text
-from fgl_bench.report.html import read_board as rows_of_page
+from fgl_bench.leaderboard.views import VIEWS, as_csv, board_data, markdown, text
 from tests.results.boards import PROTOCOL, board, cell
 
 SOME = board(
@@ -139,9 +138,15 @@ def test_the_command_reads_cells_and_leaves_those_of_another_protocol_out(tmp_pa
     assert (tmp_path / "board.csv").read_text().splitlines()[0].startswith("table,entry,cells,rank")
     show([str(tmp_path), "show=against", "format=md"])
     assert "| fedgta |  | +12.0** | +5.0** |" in capsys.readouterr().out
-    assert board_rows(read_board(tmp_path, PROTOCOL))[0][:3] == ["entry", "cells", "rank"]
-    (tmp_path / "leaderboard").mkdir()
-    assert rows_of_page(tmp_path / "leaderboard.csv") == []
-    for record in SOME.records:
-        write_record(tmp_path / "leaderboard" / "v2", record)
-    assert rows_of_page(tmp_path / "leaderboard.csv")[0][0] == "entry"
+
+
+def test_the_report_gets_entries_by_rank_with_intervals_and_references_last():
+    data = board_data(SOME)
+    assert [entry["name"] for entry in data["entries"] if entry["reference"]] == ["local", "local-mlp"]
+    assert [entry["name"] for entry in data["entries"]][-2:] == ["local", "local-mlp"]
+    entries = {entry["name"]: entry for entry in data["entries"]}
+    ranks = [entry["cells"][data["head"].index("rank")] for entry in data["entries"]]
+    assert ranks[0].startswith("1.") and ranks[-1] == ""
+    half = stats.t.ppf(0.975, 9) * np.std(np.linspace(-1, 1, 10), ddof=1) / np.sqrt(10)
+    assert entries["fedgta"]["scores"]["cora"] == f"82.0 ± {half:.1f}" and set(entries["local"]["scores"]) == {"cora", "pubmed"}
+    assert entries["fedavg-mlp"]["algorithm"] == "fedavg" and board_data(board()) == {}

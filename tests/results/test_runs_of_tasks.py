@@ -11,7 +11,7 @@ from fgl_bench.leaderboard.board import Board
 from fgl_bench.leaderboard.protocol import FILES, Protocol, asked_protocol
 from fgl_bench.leaderboard.record import Record, write_record
 from fgl_bench.leaderboard.views import VIEWS
-from fgl_bench.report.html import page, sources, task_boards
+from fgl_bench.report.html import boards, page, sources
 from fgl_bench.report.own_runs import own_runs
 from fgl_bench.results import console
 from fgl_bench.results.frame import complete_runs
@@ -61,11 +61,12 @@ def test_a_page_compares_methods_and_lists_cells_task_by_task(runs, browser, tmp
     made = tmp_path / "report.html"
     made.write_text(page(sources(runs), out=made), encoding="utf-8")
     with tab_of(browser, made, "#compare/fedavg/fedgta") as tab:
-        heads = [head for head in tab.locator("#other h3").all_inner_texts() if "model" in head]
-        expected = [f"{kind} model{task}" for task in ("", ", task=graph", ", task=link") for kind in ("Received", "Trained")]
-        assert sorted(heads) == sorted(expected)
+        for kind in ("received", "trained"):
+            tab.get_by_role("radio", name=kind).check()
+            heads = tab.locator("#view h3").all_inner_texts()
+            assert sorted(heads) == [f"{kind.capitalize()} model{task}" for task in ("", ", task=graph", ", task=link")]
     with tab_of(browser, made, "#method/fedavg") as tab:
-        assert sorted(head for head in tab.locator("#other h3").all_inner_texts() if "Its cells" in head) == [
+        assert sorted(head for head in tab.locator("#view h3").all_inner_texts() if "Its cells" in head) == [
             "Its cells", "Its cells, task=graph", "Its cells, task=link",
         ]  # fmt: skip
 
@@ -115,9 +116,10 @@ def test_the_leaderboard_of_a_task_is_asked_for_by_name(capsys):
 
 
 def test_the_report_has_the_leaderboards_of_all_tasks_that_have_cells(tmp_path):
-    assert task_boards(tmp_path / "leaderboard.csv") == {}
+    assert boards(tmp_path / "leaderboard") == {} == boards(None)
     protocol = asked_protocol({"task": "link"})
     for record in cells(protocol, ["fedavg", "local"], 1):
         write_record(tmp_path / "leaderboard" / protocol.folder, record)
-    (boards,) = task_boards(tmp_path / "leaderboard.csv").values()
-    assert list(boards) == ["link"] and [row[0] for row in boards["link"][1:]] == ["fedavg", "-- references --", "local"]
+    found = boards(tmp_path / "leaderboard")
+    names = {task: {each["name"]: each["reference"] for each in board["entries"]} for task, board in found.items()}
+    assert names == {"link": {"fedavg": False, "local": True}}

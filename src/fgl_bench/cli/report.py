@@ -16,7 +16,7 @@ from fgl_bench.results.question import read_words, short
 from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER] [sweep=all] [where=KEY=VALUE]"
-DEFAULT, PLACED, NAME, BOARD = "results", "placed", "report.html", "leaderboard.csv"
+DEFAULT, PLACED, NAME, BOARD = "results", "placed", "report.html", "leaderboard"
 
 
 def write(arguments: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fgl_bench.evaluation.summary import spread
 from fgl_bench.leaderboard import statistics
 from fgl_bench.leaderboard.board import KINDS, Board
 from fgl_bench.leaderboard.protocol import BoardColumn
@@ -16,6 +17,7 @@ from fgl_bench.results import render
 from fgl_bench.results.statistics import holm
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
 
 NONE = "nothing to show yet"
@@ -201,10 +203,29 @@ def as_csv(parts: Sequence[View]) -> str:
     return out.getvalue()
 
 
-def board_rows(board: Board) -> list[list[str]]:
-    """Return the overview, headings first, for the report page; empty without cells."""
+def board_data(board: Board) -> dict[str, Any]:
+    """Return the overview and the scores of all columns as plain data, for the report page; empty without cells."""
     [part] = overview(board, KINDS[0])
-    return [list(part.head), *(list(row) for row in part.rows)] if part.rows else []
+    lines = {name: cells for name, *cells in part.rows if name != LINE}
+    scores = {column.key: board.scores(column.key) for column in board.columns}
+    return {
+        "status": board.status(),
+        "notes": list(part.notes),
+        "head": list(part.head[1:]),
+        "columns": list(scores),
+        "entries": [
+            {"name": name, "algorithm": entry.algorithm, "model": entry.model, "reference": entry.reference, "cells": lines[name]}
+            | {"scores": {key: mean_text(by_entry[name]) for key, by_entry in scores.items() if name in by_entry}}
+            for name, entry in ((name, board.entries[name]) for name in lines)
+        ],
+    } if lines else {}  # fmt: skip
+
+
+def mean_text(scores: np.ndarray) -> str:
+    """Return the mean in percent with the half-width of the 95 % t-interval over the seeds."""
+    percent = [100 * float(score) for score in scores]
+    found = spread(percent)
+    return render.number(found["mean"], 1, found["ci95"], percent)
 
 
 def placement_views(board: Board, guest: str) -> list[View]:

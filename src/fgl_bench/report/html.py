@@ -15,11 +15,11 @@ from typing import Any
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.protocol import FILES, read_protocol
 from fgl_bench.leaderboard.submission import whole_board
-from fgl_bench.leaderboard.views import board_rows
+from fgl_bench.leaderboard.views import board_data
 from fgl_bench.papers import analysis
 from fgl_bench.papers.placement import OWN, PlacedRow, read_rows, stored_results
 from fgl_bench.papers.plan import Cell, Paper, Row, fill, load_paper, papers, plan
-from fgl_bench.papers.published import Printed, read_published
+from fgl_bench.papers.published import read_published
 from fgl_bench.report.method_facts import all_methods, of_run
 from fgl_bench.report.own_runs import own_runs
 from fgl_bench.report.shown import ABOUT_VERDICTS, Source, paper_data, run_data
@@ -31,9 +31,12 @@ from fgl_bench.results.scored import DEFAULT_TASK
 from fgl_bench.results.sweeps import in_scope
 
 PAGE = Path(__file__).parent / "page"
-SCRIPTS = ("core.js", "drawings.js", "statistics.js", "tables.js", "views.js", "page.js")
+SCRIPTS = (
+    "vendor/LICENSE", "vendor/d3.min.js", "vendor/plot.umd.min.js",
+    "core.js", "tables.js", "charts.js", "run.js", "runs.js", "papers.js", "leaderboard.js", "methods.js", "compare.js", "page.js",
+)  # fmt: skip
 MOST_SEEDS = 100
-MOST_BYTES = 5_500_000  # of data; the page itself is small
+MOST_BYTES = 5_300_000  # of data; the page itself has 600,000
 
 
 def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] = (), keys: set[str] | None = None) -> Source:
@@ -46,16 +49,17 @@ def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] 
     for cell in cells:
         if cell.key not in stored and (run := by_overrides.get(cell.overrides)) is not None:
             stored[cell.key] = compact(run.summary, cell.command, run.folder)
-    verdicts = [line for line in read_verdicts(published.parent / "tables" / "verdicts.csv") if line["paper"] == paper.name]
-    return Source(replace(paper, tables=tables), cells, stored, read_published(published / f"{paper.name}.csv"), verdicts, files)
+    verdicts, claims = (lines_of(paper.name, published.parent / "tables" / f"{name}.csv") for name in ("verdicts", "claims"))
+    printed = read_published(published / f"{paper.name}.csv")
+    return Source(replace(paper, tables=tables), cells, stored, printed, verdicts, files, claims=claims)
 
 
-def read_verdicts(path: Path) -> list[dict[str, str]]:
-    """Read the verdicts on printed cells that ``make reproduce-tables`` wrote; empty without the file."""
+def lines_of(paper: str, path: Path) -> list[dict[str, str]]:
+    """Read a paper's lines of a file that ``make reproduce-tables`` wrote; empty without the file."""
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
+        return [line for line in csv.DictReader(lines) if line["paper"] == paper]
 
 
 def sources(
@@ -96,7 +100,7 @@ def sources(
         check_keys(own, Question(where=asked))
         own = met_by(own, asked)
     if own:
-        result.insert(0, of_runs(folder, in_scope(folder, own, sweep)))
+        result.insert(0, own_runs(folder, in_scope(folder, own, sweep)))
     if not (runs or rows or any(source.stored for source in result)):
         raise UserError(f"{folder}: there is no complete run in it")
     return result
@@ -131,23 +135,18 @@ def with_rows(source: Source, rows: Sequence[PlacedRow]) -> Source:
     return replace(source, paper=replace(paper, tables=tuple(tables)), cells=cells, stored=stored)
 
 
-def of_runs(folder: Path, runs: Sequence[Result]) -> Source:
-    """Return a folder's runs as a source, like a paper."""
-    own = own_runs(folder, runs)
-    return Source(own.paper, own.cells, own.stored, Printed([]), (), own.files, own.downloads, own.readings, own=True)
-
-
 def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: Path | None = None) -> str:
     """Return the page as text.
 
     Args:
         out: path of the page; links to runs are relative to its folder. None omits links.
-        leaderboard: a csv; None or a missing file for no leaderboard. Those of other tasks are in a folder with its name.
+        leaderboard: folder of the leaderboards' cells; None or a missing one for no leaderboard.
     """
     sources_shown = list(sources_shown)
     stored = {digest: cell for source in sources_shown for digest, cell in source.runs.items()}
     files = {digest: path for source in sources_shown for digest, path in source.files.items()}
-    runs = {digest: run_data(cell) for digest, cell in stored.items()}
+    scores = {digest: found for source in sources_shown for digest, found in source.scores.items()}
+    runs = {digest: {**run_data(cell), **({"metrics": scores[digest]} if digest in scores else {})} for digest, cell in stored.items()}
     if out is not None:
         for digest, path in files.items():
             runs[digest]["file"] = relative(path, out)
@@ -163,15 +162,15 @@ def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: 
         "methods": [methods[name] for name in sorted(methods)],
         "about": plain(analysis.ABOUT),
         "about_verdicts": ABOUT_VERDICTS,
-        "leaderboard": read_board(leaderboard),
-        **task_boards(leaderboard),
+        "leaderboards": boards(leaderboard),
+        "references": sorted({entry.algorithm for entry in read_protocol(FILES[DEFAULT_TASK]).entries if entry.reference}),
         "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
         "made": summary_of_runs(sources_shown),
     }
     html = (PAGE / "page.html").read_text(encoding="utf-8")
     for mark, part in (
         ("CSS", (PAGE / "page.css").read_text(encoding="utf-8")),
-        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)),
+        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") + "\n" for name in SCRIPTS)),
         ("DATA", packed(data)),
     ):
         html = html.replace(f"/*{mark}*/", part, 1)
@@ -233,32 +232,8 @@ def quantiles(most: int) -> list[float]:
     return [round(float(stats.t.ppf(0.975, seeds - 1)), 4) for seeds in range(2, min(max(most, 2), MOST_SEEDS) + 1)]
 
 
-def of_protocol(folder: Path, file: Path) -> list[list[str]]:
-    """Return the rows of the leaderboard of a protocol, whose cells are below ``folder``."""
-    protocol = read_protocol(file)
-    return board_rows(whole_board(folder / protocol.folder, protocol))
-
-
-def task_boards(path: Path | None) -> dict[str, dict[str, list[list[str]]]]:
-    """Return the rows of the leaderboards of other tasks that have cells, by task; empty without any."""
-    files = {task: file for task, file in FILES.items() if path is not None and task != DEFAULT_TASK}
-    boards = {task: rows for task, file in files.items() if path and (rows := of_protocol(path.with_suffix(""), file))}
-    return {"task_leaderboards": boards} if boards else {}
-
-
-def read_board(path: Path | None) -> list[list[str]]:
-    """Read the rows of a leaderboard, headings first; empty without one. Cells in a folder with the csv's name take precedence.
-
-    Raises:
-        UserError: the csv cannot be read.
-    """
-    if path is not None and path.with_suffix("").is_dir():
-        return of_protocol(path.with_suffix(""), FILES[DEFAULT_TASK])
-    if path is None or not path.is_file():
-        return []
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as csv ({' '.join(str(error).split())[:100]})") from error
-    return rows if len(rows) > 1 else []
+def boards(folder: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the leaderboards that have cells below ``folder``, by task."""
+    protocols = {task: read_protocol(file) for task, file in FILES.items()}
+    found = {task: board_data(whole_board(folder / each.folder, each)) for task, each in protocols.items() if folder is not None}
+    return {task: board for task, board in found.items() if board}

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fgl_bench.config.choices import choices, config_folder, key_lines
 from fgl_bench.config.values import shown
 from fgl_bench.utils.sources import origin_of
@@ -18,6 +20,8 @@ from fgl_bench.utils.sources import origin_of
 GROUP = "algorithm"
 OTHER_CODE = {"openfgl": "OpenFGL", "pfllib": "PFLlib", "fed_pub": "FED-PUB's code", "gcfl": "GCFL's code"}  # files of results/cross_check
 UNCHECKED = "Not checked against its authors' code: no run of such code is stored."
+CITATION = re.compile(r"\(([A-Z][^()]*(?:\([^()]*\)[^()]*)?\d{4}[^()]*)\)")  # (Li et al., PVLDB 17(1), 2023)
+PART = re.compile(r"[,;] (?:algorithm|eq\.|section|ablation|its |the |FedAvg)")  # of a paper, after its year
 SECTIONS = ("Attributes:", "Args:", "Raises:", "Returns:")
 
 
@@ -33,7 +37,8 @@ def of_choice(name: str) -> dict:
     target = re.search(r"^_target_: *([\w.]+)", text, flags=re.MULTILINE)
     first = re.match(r"# *(.+)", text)
     method = described(name, first[1] if first else "", target[1] if target else "", [list(line) for line in key_lines(text)])
-    return {**method, "checked": cross_checks().get(name, UNCHECKED)}
+    by_code = cross_checks().get(name, {})
+    return {**method, "checks": list(by_code), "checked": checked(by_code) if by_code else UNCHECKED}
 
 
 def of_run(name: str, config: Mapping[str, Any]) -> dict:
@@ -44,8 +49,8 @@ def of_run(name: str, config: Mapping[str, Any]) -> dict:
 
 
 @cache
-def cross_checks() -> dict[str, str]:
-    """Return, by method, a sentence on the stored comparisons with other code (docs/cross_check.md)."""
+def cross_checks() -> dict[str, dict[str, list[str]]]:
+    """Return, by method and other code, the stored differences of test scores (docs/cross_check.md)."""
     by_method: dict[str, dict[str, list[str]]] = {}
     for path in sorted((config_folder().parent / "results" / "cross_check").glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
@@ -58,7 +63,18 @@ def cross_checks() -> dict[str, str]:
                 outside = "*" * (abs(float(row["difference"])) > float(row["interval"]))
                 difference = f"{float(row['difference']) + 0.0:+.2f} ± {row['interval']}{outside}"
                 by_method.setdefault(method, {}).setdefault(code, []).append(f"{variant}{row['dataset']} {difference}")
-    return {method: checked(by_code) for method, by_code in by_method.items()}
+    return by_method
+
+
+@cache
+def addresses() -> dict[str, str]:
+    """Return the address of each method's paper, from docs/references.bib and the entries that scripts/site/methods.yaml names."""
+    root, urls = config_folder().parent, {}
+    for entry in (root / "docs" / "references.bib").read_text(encoding="utf-8").split("\n@")[1:]:
+        if url := re.search(r"^  url = \{(.+)\},$", entry, re.MULTILINE):
+            urls[entry.partition("{")[2].partition(",")[0]] = url[1]
+    methods = yaml.safe_load((root / "scripts" / "site" / "methods.yaml").read_text(encoding="utf-8"))
+    return {name: urls[facts["paper"]] for name, facts in methods.items() if facts.get("paper") in urls}
 
 
 def checked(by_code: Mapping[str, list[str]]) -> str:
@@ -71,7 +87,10 @@ def checked(by_code: Mapping[str, list[str]]) -> str:
 def described(name: str, about: str, target: str, keys: list[list[str]]) -> dict:
     """Return plain data; ``lead`` is the first paragraph of the class's docstring, ``text`` the others."""
     lead, *text = paragraphs(docstring(target)) or [about]
-    return {"name": name, "about": about or lead, "lead": lead, "text": text, "target": target, "keys": keys}
+    cited = CITATION.search(lead)
+    paper = PART.split(cited[1])[0] if cited else ""
+    url = addresses().get(name, "")
+    return {"name": name, "about": about or lead, "lead": lead, "text": text, "target": target, "keys": keys, "paper": paper, "url": url}
 
 
 def docstring(target: str) -> str:

@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Table
+from fgl_bench.papers.published import Printed
+from fgl_bench.report.shown import Source
 from fgl_bench.results.cells import NAME as CELLS
 from fgl_bench.results.cells import compact
 from fgl_bench.results.choose import Chosen, Values, choose, latest, unlike, value, values
-from fgl_bench.results.compare import label
+from fgl_bench.results.compare import OF_CLIENTS, TRIPS, heading, label, score
 from fgl_bench.results.frame import Result
 from fgl_bench.results.question import ANY, Question, as_text
 from fgl_bench.results.result_table import ResultTable, in_folder, overrides_at
-from fgl_bench.results.scored import of_task
+from fgl_bench.results.scored import of_task, scored_models
 from fgl_bench.results.statistics import wide
 
 NAME = "runs"
-SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices are shown without the group's name
+TEST = "test"  # the metric of every run
+SPEAKING = ("algorithm", "dataset", "split", "model", "scenario", "optimizer")  # groups whose choices are shown without the group's name
 
 
-@dataclass(frozen=True)
-class OwnRuns:
-    """A folder's runs as a paper's tables.
-
-    Attributes:
-        stored: results by cell.
-        files: folder of each run, or file of a stored cell.
-        downloads: contents of every table by key and file extension.
-        readings: explanation of each table.
-    """
-
-    paper: Paper
-    cells: Sequence[Cell]
-    stored: Stored
-    files: Mapping[str, Path]
-    downloads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    readings: Mapping[str, str] = field(default_factory=dict)
-
-
-def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
+def own_runs(folder: Path, runs: Sequence[Result]) -> Source:
     """Return tables of the runs in ``folder``."""
     stored: dict[Key, Mapping[str, Any]] = {}
     files: dict[str, Path] = {}
     cells, tables = [], []
-    downloads, readings = {}, {}
+    downloads, readings, pivots = {}, {}, {}
+    scores: dict[str, Mapping[str, Any]] = {}
     for number, chosen in enumerate(sections(runs), 1):
         table = table_of(str(number), chosen)
         shown = ResultTable(folder, chosen)
@@ -56,6 +43,7 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
             "tex": shown.latex(commands=False),
         }
         readings[table.key] = reading(shown)
+        pivots[table.key] = pivot_of(chosen)
         tables.append(table)
         some = next(iter(chosen.runs.values()))
         folder_override = [] if is_cell(some) else in_folder(some.results_dir)
@@ -67,7 +55,42 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
                 if run is not None:
                     stored[cells[-1].key] = stored_of(run, cells[-1].command)
                     files[run.summary["config_hash"]] = run.folder / CELLS if is_cell(run) else run.folder
-    return OwnRuns(Paper(NAME, "Your runs", tuple(tables), ()), cells, stored, files, downloads, readings)
+                    scores[run.summary["config_hash"]] = scores_of(run)
+    paper = Paper(NAME, "Your runs", tuple(tables), ())
+    return Source(paper, cells, stored, Printed([]), (), files, downloads, readings, pivots=pivots, scores=scores, own=True)
+
+
+def pivot_of(chosen: Chosen) -> dict[str, Any]:
+    """Return the values of a table's rows and columns by key, as they are shown, and the metrics of its runs with their headings."""
+    asked, runs = chosen.question, list(chosen.runs.values())
+    own = sorted({str(run.summary["metric"]) for run in runs})
+    names = dict.fromkeys(name for run in runs for name in metrics(run))
+    return {
+        "row_values": [shown_values(asked.rows, line) for line in chosen.rows],
+        "column_values": [shown_values(asked.cols, line) for line in chosen.columns],
+        "metrics": {name: heading(own, None if name == TEST else name) for name in names},
+    }
+
+
+def shown_values(keys: Sequence[str], line: Values) -> dict[str, str]:
+    return {key: spoken(key, each) if each != "null" else "" for key, each in zip(keys, line, strict=True)}
+
+
+def metrics(run: Result) -> Iterator[str]:
+    """Yield the names of the metrics that a run may have, its own as ``test``."""
+    yield from (TEST, *run.summary.get("metrics", {}), "last", *OF_CLIENTS)
+    yield from (f"{TRIPS}{target}" for target in run.summary["client_trips"]["to_target"])
+
+
+def scores_of(run: Result) -> dict[str, dict[str, list[Any]]]:
+    """Return text, mean, half-width of the 95 % interval and completeness by metric and kind of model, as far as the run has them."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for metric in metrics(run):
+        for model in scored_models(MODELS, [run.summary]):
+            with suppress(UserError):
+                one = score(run, None if metric == TEST else metric, model)
+                found.setdefault(metric, {})[model] = [one.text(1), one.mean, one.half, one.complete]
+    return found
 
 
 def stored_of(run: Result, line: str) -> Mapping:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,9 @@ class Source:
         files: by hash, folder of the run or file of its cell.
         downloads: contents of tables by key and extension, if made elsewhere.
         readings: explanations of tables, if written elsewhere.
+        claims: lines of ``results/tables/claims.csv`` on the paper.
+        pivots: by table, the values of rows and columns and the metrics from which the page builds other tables of the same runs.
+        scores: by hash, scores of a run by metric and kind of model.
         own: True for a folder's runs.
     """
 
@@ -52,6 +55,9 @@ class Source:
     files: Mapping[str, Path] = field(default_factory=dict)
     downloads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     readings: Mapping[str, str] = field(default_factory=dict)
+    claims: Sequence[Mapping[str, str]] = ()
+    pivots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     own: bool = False
 
     @cached_property
@@ -72,6 +78,7 @@ def paper_data(source: Source) -> dict:
         "own": source.own,
         "tables": [table_data(source, table) for table in sorted(source.paper.tables, key=lambda table: (len(table.key), table.key))],
         "verdicts": verdict_data(source.verdicts),
+        "claims": list(source.claims),
     }
 
 
@@ -105,6 +112,7 @@ def table_data(source: Source, table: Table) -> dict:
     models = [model for model in MODELS if model in kinds]
     statistics = {model: analysis.analyze(table, stored, source.published, model) for model in models}
     verdicts = {(line["row"], line["column"], line["model"]): line["verdict"] for line in source.verdicts if line["table"] == table.key}
+    main = variants(table, {row for row, *_ in verdicts})
     position = f"table {table.key}" if table.key[0].isdigit() else table.key
     explanation = source.readings.get(table.key) or reading(table.measure).replace("*", "")
     return {
@@ -118,7 +126,10 @@ def table_data(source: Source, table: Table) -> dict:
         "made": len(hashes),
         "planned": len(hashes) + len({cell.overrides for cell in theirs if cell.key not in stored}),
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
-        "rows": [{"key": row.key, "title": row.title, "algorithm": named_method(source, table, row)} for row in table.rows],
+        "rows": [
+            {"key": row.key, "title": row.title, "algorithm": named_method(source, table, row), "variant_of": main.get(row.key)}
+            for row in table.rows
+        ],
         "cells": {
             f"{row.key}|{column.key}": cell_data(source, table, row, column, verdicts, targets.get(column.key))
             for row in table.rows
@@ -126,7 +137,25 @@ def table_data(source: Source, table: Table) -> dict:
         },
         "statistics": {model: statistics_data(part) for model, part in statistics.items()} if hashes else {},
         "downloads": source.downloads.get(table.key) or (downloads(source, table) if hashes else {}),
+        **source.pivots.get(table.key, {}),
     }
+
+
+def variants(table: Table, registered: Collection[str]) -> dict[str, str]:
+    """Return the main row by key of each variant.
+
+    Rows with the same printed numbers are variants of one another. So is a row that the paper does not print and whose title begins with
+    that of another row. The main row is the ``registered`` one, whose cells have verdicts, else the first.
+    """
+    groups: dict[Any, list[Row]] = {}
+    for row in table.rows if table.measure != "curves" else ():
+        first = row if row.published else next((other for other in table.rows if row.title.startswith(f"{other.title}, ")), row)
+        groups.setdefault((first.published, *first.where.items()) if first.published else first.title, []).append(row)
+    found: dict[str, str] = {}
+    for rows in groups.values():
+        main = next((row.key for row in rows if row.key in registered), rows[0].key)
+        found |= {row.key: main for row in rows if row.key != main}
+    return found
 
 
 def named_method(source: Source, table: Table, row: Row) -> str:
@@ -207,7 +236,9 @@ def run_data(cell: Mapping) -> dict:
         "trips": cell["client_trips"]["total"],
         "seconds": round(cell["seconds"]["total"], 1),
     }
-    curve = {name: stored for name, stored in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", *MODELS)}
+    curve = {
+        name: stored for name, stored in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", "bytes", *MODELS)
+    }
     pictures = {"curve": curve, "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
     stored = {name: value for name, value in pictures.items() if value}
     return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **stored}

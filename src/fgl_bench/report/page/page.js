@@ -1,78 +1,118 @@
-// Which view the address asks for; all of it starts here.
-const VIEWS = { "": overview, methods: methodsView, method: methodView, compare: compareView, verdicts: verdictsView, search: searchView };
+// Search, and the view that the address asks for.
 
-function show() {
-  controls();
-  at("heading").textContent = table().heading;
-  at("counted").textContent = counted();
-  at("reading").textContent = table().reading;
-  draw();
-  curves();
-  statistics();
-  remember();
-  document.title = `${table().heading}: fgl-bench`;
-}
-function recall([name, key, dataset, model]) {
-  const chosen = data.papers.findIndex((each) => each.name === name);
-  if (chosen < 0) return false;
-  state.paper = chosen;
-  const first = Math.max(0, paper().tables.findIndex((each) => each.made)), asked = paper().tables.findIndex((each) => each.key === key);
-  state.table = asked < 0 ? first : asked;
-  if (!table().made) state.all = true;
-  state.dataset = table().columns.some((column) => column.dataset === dataset) ? dataset : "";
-  if (MODELS.includes(model)) state.model = model;
-  Object.assign(state, { sort: null, column: "" });
-  return true;
-}
-function route(moved = true) {
-  const parts = location.hash.slice(1).split("/").map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
-  if (at("run").open) at("run").close();
-  let opened = null;
-  if (parts[0] === "run") {
-    opened = [...places()].find(({ cell }) => cell.run === parts[1]) || null;
-    if (opened) parts.splice(0, parts.length, opened.paper.name, opened.table.key);
+function* searchIndex() {
+  for (const method of data.methods) {
+    yield {
+      kind: "Methods",
+      text: `${method.name} ${method.about} ${method.lead}`,
+      item: [methodLink(method.name), element("span", { class: "note" }, " ", ...prose(method.about))],
+    };
   }
-  const isTable = !(parts[0] in VIEWS) && recall(parts);
-  at("tables").hidden = !isTable;
-  at("other").hidden = isTable;
-  if (isTable) show();
-  else {
-    const [name, ...rest] = parts[0] in VIEWS ? parts : [""];
-    at("other").replaceChildren(...VIEWS[name](...rest.map((part) => part || "")));
-    savable(at("other"));
-    document.title = `${at("view-heading").textContent}: fgl-bench`;
+  for (const paper of data.papers) {
+    for (const table of paper.tables) {
+      const text = [paper.title, table.label, ...table.columns.map((column) => column.dataset), ...table.rows.map((row) => row.title)].join(
+        " ",
+      );
+      const run = ` ${table.made || "none"} of ${table.planned} cells run`;
+      yield {
+        kind: table.made ? "Tables" : "Tables that were not run",
+        text,
+        item: [tableLink(`${paper.title}, ${table.label}`, paper, table), element("span", { class: "note" }, run)],
+      };
+    }
   }
-  if (moved) { scrollTo(0, 0); at(isTable ? "heading" : "view-heading").focus({ preventScroll: true }); }
-  if (opened) details(opened.row, opened.column, opened.cell);
+  for (const { paper, table, row, column, cell } of placements()) {
+    const text = `${row.title} ${row.algorithm} ${column.key} ${cell.run} ${cell.command} ${positionOf(paper, table)}`;
+    yield {
+      kind: "Runs",
+      text,
+      item: [link(`${row.title}, ${column.key}`, "run", cell.run), element("span", { class: "note" }, ` ${positionOf(paper, table)}`)],
+    };
+  }
+}
+function searchView(query = "") {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const most = 50;
+  const groups = new Map(["Methods", "Tables", "Runs", "Tables that were not run"].map((kind) => [kind, []]));
+  for (const { kind, text, item } of words.length ? searchIndex() : []) {
+    if (words.every((word) => text.toLowerCase().includes(word))) groups.get(kind).push(item);
+  }
+  const found = [...groups].filter(([, items]) => items.length);
+  announce(`${found.reduce((sum, [, items]) => sum + items.length, 0)} found`);
+  if (byId("query").value !== query) byId("query").value = query;
+  const list = ([kind, items]) => [
+    element("h3", {}, `${kind} (${items.length})`),
+    element("ul", { class: "found" }, ...items.slice(0, most).map((item) => element("li", {}, ...item))),
+    items.length > most ? note(`and ${items.length - most} more`) : null,
+  ];
+  return [viewHeading(`Search: ${query}`), ...(found.length ? found.flatMap(list).filter(isKnown) : [element("p", {}, "Nothing found.")])];
+}
+
+/** The report opens on own runs, else on the papers' claims, else on the leaderboard. */
+function homeView() {
+  if (ownRuns()) return runsView();
+  return printedPapers().length || !Object.keys(data.leaderboards).length ? papersView() : leaderboardView();
+}
+const VIEWS = {
+  "": homeView,
+  papers: papersView,
+  leaderboard: leaderboardView,
+  methods: methodsView,
+  method: methodView,
+  compare: compareView,
+  verdicts: verdictsView,
+  search: searchView,
+};
+
+function render() {
+  const [name, ...rest] = route.parts;
+  const opened = name === "run" ? [...placements()].find(({ cell }) => cell.run === rest[0]) : null;
+  const [asked, key] = opened ? [opened.paper.name, opened.table.key] : [name, rest[0]];
+  const isTable = !(asked in VIEWS) && data.papers.some((paper) => paper.name === asked);
+  const isOwn = isTable && ownRuns()?.name === asked;
+  const nodes = isOwn ? runsView(key) : isTable ? paperTableView(asked, key) : (VIEWS[asked] || homeView)(...rest);
+  byId("view").replaceChildren(...nodes);
+  document.title = `${byId("view-heading").textContent}: fgl-bench`;
+  return opened;
+}
+function follow(isMove = true) {
+  readAddress();
+  if (byId("run").open) byId("run").close();
+  const opened = render();
+  if (isMove) {
+    scrollTo(0, 0);
+    byId("view-heading").focus({ preventScroll: true });
+  }
+  if (opened) openRun(opened);
 }
 function listen() {
-  const first = data.papers.find((paper) => paper.tables.some((table) => table.made)) || data.papers[0];
-  if (first) at("to-table").href = address(first.name, (first.tables.find((table) => table.made) || first.tables[0]).key);
-  at("to-table").hidden = !first;
-  at("choice").addEventListener("submit", (event) => event.preventDefault());
-  at("paper").addEventListener("change", (event) => { recall([data.papers[Number(event.target.value)].name]); show(); });
-  at("table").addEventListener("change", (event) => { Object.assign(state, { table: Number(event.target.value), dataset: "", sort: null, column: "" }); show(); });
-  at("dataset").addEventListener("change", (event) => { Object.assign(state, { dataset: event.target.value, sort: null, column: "" }); show(); });
-  at("column").addEventListener("change", (event) => { state.column = event.target.value; curves(); });
-  at("all").addEventListener("change", (event) => {
-    state.all = event.target.checked;
-    if (!state.all && !table().made) recall([(paper().tables.some((each) => each.made) ? paper() : first).name]);
-    show();
+  byId("to-runs").hidden = !ownRuns();
+  byId("to-papers").hidden = !printedPapers().length;
+  byId("to-leaderboard").hidden = !Object.keys(data.leaderboards).length;
+  if (ownRuns()) byId("to-runs").href = address(ownRuns().name);
+  byId("close").addEventListener("click", () => byId("run").close());
+  byId("find").addEventListener("submit", (event) => event.preventDefault());
+  byId("query").addEventListener("input", (event) => {
+    history.replaceState(null, "", event.target.value ? address("search", event.target.value) : "#");
+    follow(false);
   });
-  at("close").addEventListener("click", () => at("run").close());
-  at("find").addEventListener("submit", (event) => event.preventDefault());
-  at("query").addEventListener("input", (event) => { history.replaceState(null, "", event.target.value ? address("search", event.target.value) : "#"); route(false); });
-  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); at("main").focus(); });
-  addEventListener("hashchange", () => route());
-  addEventListener("beforeprint", () => document.querySelectorAll(".scroll table").forEach((each) => { each.style.zoom = Math.max(0.45, Math.min(1, 1000 / each.scrollWidth)); }));
-  addEventListener("afterprint", () => document.querySelectorAll(".scroll table").forEach((each) => { each.style.zoom = ""; }));
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("main").focus();
+  });
+  addEventListener("hashchange", () => follow());
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((each) => (each.open = true));
+    document.querySelectorAll(".scroll table").forEach((each) => (each.style.zoom = Math.max(0.45, Math.min(1, 1000 / each.scrollWidth))));
+  });
+  addEventListener("afterprint", () => document.querySelectorAll(".scroll table").forEach((each) => (each.style.zoom = "")));
 }
 async function start() {
-  const packed = Uint8Array.from(atob(at("data").textContent), (letter) => letter.charCodeAt(0));
+  const packed = Uint8Array.from(atob(byId("data").textContent), (letter) => letter.charCodeAt(0));
   data = JSON.parse(await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text());
-  at("made").textContent = [data.made, data.less].filter(Boolean).join(" ");
+  byId("made").textContent = [data.made, data.less].filter(Boolean).join(" ");
   listen();
-  route(false);
+  follow(false);
   document.documentElement.dataset.ready = "";
 }
 start();

@@ -1,136 +1,227 @@
-// A table with the printed numbers next to ours, and the run behind a number.
-const paper = () => data.papers[state.paper];
-const table = () => paper().tables[state.table];
-const kinds = () => table().kinds;
-const kind = () => (kinds().includes(state.model) ? state.model : kinds()[0]);
-const cellOf = (row, column) => table().cells[row.key + "|" + column.key];
-const columns = () => table().columns.filter((column) => (!state.dataset || column.dataset === state.dataset) && (state.all || table().rows.some((row) => runOf(cellOf(row, column)))));
-const rowsShown = () => table().rows.map((row, index) => ({ row, index })).filter(({ row }) => state.all || columns().some((column) => runOf(cellOf(row, column))));
-const isPrinted = () => Object.values(table().cells).some((cell) => cell.published);
+// Tables that sort by their headings, and files of tables and figures.
 
-const isPartial = (one) => one.rows.some((row) => !one.columns.some((column) => one.cells[row.key + "|" + column.key].run)) || one.columns.some((column) => !one.rows.some((row) => one.cells[row.key + "|" + column.key].run));
+const numberOrText = (text) => (Number.isNaN(Number.parseFloat(text)) ? text.toLowerCase() : Number.parseFloat(text));
 
-function remember() {
-  history.replaceState(null, "", address(paper().name, table().key, state.dataset, state.model));
+/** Orders two cells of a column: empty ones come last. */
+function compareCells(one, other, descending) {
+  const [a, b] = [one, other].map((cell) => cell.dataset.value ?? cell.textContent.trim());
+  if (!a || !b) return !a - !b;
+  const [x, y] = [numberOrText(a), numberOrText(b)];
+  const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
+  return descending ? -order : order;
 }
-function controls() {
-  options(at("paper"), data.papers.map((each, i) => [i, each]).filter(([, each]) => papers().includes(each)).map(([i, each]) => [i, each.title]), state.paper);
-  options(at("table"), paper().tables.map((each, i) => [i, each]).filter(([, each]) => tablesOf(paper()).includes(each)).map(([i, each]) => [i, each.label]), state.table);
-  const names = [...new Set(table().columns.filter((column) => state.all || table().rows.some((row) => runOf(cellOf(row, column)))).map((column) => column.dataset))];
-  options(at("dataset"), [["", "all"], ...names.map((name) => [name, name])], state.dataset);
-  at("dataset").parentElement.hidden = names.length < 2;
-  at("models").replaceChildren(make("legend", {}, "Model"), ...kinds().map((name) =>
-    make("label", {}, make("input", { type: "radio", name: "model", value: name, checked: name === kind(), onchange: () => { state.model = name; show(); at("models").querySelector("input:checked").focus(); } }), name)));
-  at("models").hidden = kinds().length < 2;
-  at("all").checked = state.all;
-  at("all-label").hidden = !state.all && !data.papers.some((each) => each.tables.some(isPartial));
-  const drawn = columns().filter((column) => table().rows.some((row) => (runOf(cellOf(row, column)) || {}).curve));
-  if (!drawn.some((column) => column.key === state.column)) state.column = drawn.length ? drawn[0].key : "";
-  options(at("column"), drawn.map((column) => [column.key, column.key]), state.column);
-  at("column").parentElement.hidden = drawn.length < 2;
-}
-function sorted() {
-  const entries = rowsShown();
-  if (state.sort === null) return entries;
-  const value = ({ row }) => {
-    if (state.sort === "") return row.title;
-    const [key, what] = state.sort.split("\u0000");
-    const cell = cellOf(row, { key });
-    if (!cell) return null;
-    return what === "published" ? cell.published_value : cell[kind()] ? cell[kind()].rank : null;
-  };
-  return entries.sort((a, b) => {
-    const [x, y] = [value(a), value(b)];
-    if (x === null || x === undefined || y === null || y === undefined) return ((x ?? null) === null) - ((y ?? null) === null) || a.index - b.index;
-    const order = typeof x === "string" ? x.localeCompare(y) : x - y;
-    return (state.down ? -order : order) || a.index - b.index;
-  });
-}
-function heading(text, key) {
-  const direction = state.sort === key ? (state.down ? "descending" : "ascending") : "none";
-  const turn = () => {
-    state.down = state.sort === key ? !state.down : key !== "";
-    state.sort = key;
-    draw();
-    at("status").textContent = `sorted by ${text}, ${state.down ? "descending" : "ascending"}`;
-    [...at("results").querySelectorAll("th button")].find((each) => each.dataset.key === key).focus();
-  };
-  return make("th", { scope: "col", "aria-sort": direction }, make("button", { type: "button", "data-key": key, onclick: turn }, text));
-}
-function draw() {
-  const shown = columns(), entries = sorted(), both = isPrinted();
-  const best = new Map(shown.map((column) => {
-    const ranks = table().rows.map((row) => (cellOf(row, column)?.[kind()] || {}).rank).filter((rank) => rank !== null && rank !== undefined);
-    return [column.key, ranks.length > 1 ? Math.max(...ranks) : null];
+
+/**
+ * A table that sorts by its headings.
+ *
+ * columns: ``{head, group, cell}``; ``cell(row)`` returns a text, a node or nothing. Columns without content are left out.
+ * rows: objects; those with ``parent`` are folded below the row with that ``key``, those with ``below`` stay under a line.
+ * texts: the table as a file by extension, if it is not to be read from the page. limit: rows shown at first.
+ */
+function dataTable({ caption, columns, rows, name = caption, limit = 30, texts = null, filter = false }) {
+  const cells = rows.map((row) => columns.map((column) => column.cell(row)));
+  const filled = columns.map((_, i) => i).filter((i) => i === 0 || cells.some((line) => isKnown(line[i])));
+  const lines = rows.map((row, r) => ({
+    row,
+    node: tableRow(
+      row,
+      filled.map((i) => cells[r][i]),
+    ),
   }));
-  const top = [make("td", {})];
-  const head = [heading("method", "")];
-  for (const column of shown) {
-    top.push(make("th", { scope: "colgroup", colspan: both ? 2 : 1 }, column.key));
-    const heads = [heading(kind(), column.key + "\u0000ours"), ...(both ? [heading("published", column.key + "\u0000published")] : [])];
-    heads.forEach((th) => th.querySelector("button").prepend(hiddenText(column.key + " ")));
-    head.push(...heads);
+  const alignment = filled.map((i) => alignmentOf(cells.map((line) => line[i])));
+  lines.forEach(({ node }) => [...node.cells].forEach((cell, i) => alignment[i] && cell.classList.add(...alignment[i])));
+  const body = element("tbody");
+  const state = { sorted: null, descending: true, opened: new Set(), limit, filter: "" };
+
+  function inOrder(group) {
+    const { sorted, descending } = state;
+    return sorted === null ? group : group.toSorted((a, b) => compareCells(a.node.cells[sorted], b.node.cells[sorted], descending));
   }
-  const body = entries.map(({ row }) => {
-    const title = data.methods.some((each) => each.name === row.algorithm) ? link(row.title, "method", row.algorithm) : row.title;
-    const line = [make("th", { scope: "row", class: row.key.startsWith("yours") ? "own" : null }, title)];
-    for (const column of shown) {
-      const cell = cellOf(row, column), entry = cell && cell[kind()];
-      const open = make("button", { type: "button", class: entry && entry.text ? null : "absent", onclick: () => details(row, column, cell) },
-        entry && entry.text ? entry.text : "not run", hiddenText(`, ${row.title}, ${column.key}: open the run`));
-      const said = entry && entry.verdict ? make("span", { class: "verdict " + entry.verdict }, SIGNS[entry.verdict], hiddenText(entry.verdict)) : null;
-      const isBest = entry && entry.rank !== null && entry.rank === best.get(column.key);
-      line.push(make("td", { class: isBest ? "best" : null }, open, said));
-      if (both) line.push(make("td", { class: "printed" }, cell ? cell.published : ""));
+  function withVariants(line) {
+    const variants = lines.filter(({ row }) => row.parent && row.parent === line.row.key);
+    return state.opened.has(line.row.key) ? [line, ...inOrder(variants)] : [line];
+  }
+  function draw() {
+    const isListed = ({ row, node }) => !row.parent && node.textContent.toLowerCase().includes(state.filter);
+    const listed = lines.filter(isListed);
+    const ranked = inOrder(listed.filter(({ row }) => !row.below));
+    const below = inOrder(listed.filter(({ row }) => row.below));
+    below.forEach(({ node }, i) => node.classList.toggle("first-below", i === 0 && ranked.length > 0));
+    const shown = [...ranked, ...below];
+    body.replaceChildren(
+      ...shown
+        .slice(0, state.limit)
+        .flatMap(withVariants)
+        .map(({ node }) => node),
+    );
+    more.hidden = shown.length <= state.limit;
+    more.textContent = `Show all ${shown.length} rows`;
+  }
+  function sortBy(i, heading) {
+    state.descending = state.sorted === i ? !state.descending : i !== 0;
+    state.sorted = i;
+    draw();
+    heads.forEach((head, j) => head.setAttribute("aria-sort", j !== i ? "none" : state.descending ? "descending" : "ascending"));
+    announce(`sorted by ${heading}, ${state.descending ? "descending" : "ascending"}`);
+  }
+  function foldButtons() {
+    for (const { row, node } of lines) {
+      const count = lines.filter((other) => other.row.parent && other.row.parent === row.key).length;
+      if (!count) continue;
+      const toggle = button(
+        `+${count}`,
+        () => {
+          if (!state.opened.delete(row.key)) state.opened.add(row.key);
+          toggle.setAttribute("aria-expanded", state.opened.has(row.key));
+          draw();
+        },
+        { class: "fold", "aria-expanded": "false", "aria-label": `${plural(count, "variant")} of ${node.cells[0].textContent}` },
+      );
+      node.cells[0].append(" ", toggle);
     }
-    return make("tr", {}, ...line);
+  }
+
+  const more = button("", () => ((state.limit = Infinity), draw()), { class: "more" });
+  const heads = filled.map((column, i) => {
+    const { head, group } = columns[column];
+    const label = group ? [hiddenText(`${group} `), head] : [head];
+    const sort = element(
+      "button",
+      { type: "button", onclick: () => sortBy(i, head || "name") },
+      ...label,
+      head ? null : hiddenText("name"),
+    );
+    return element("th", { scope: "col", "aria-sort": "none", class: alignment[i]?.join(" ") }, sort);
   });
-  at("results").replaceChildren(make("table", {},
-    make("caption", {}, `${table().title}. Columns sort by their headings; best of ours in bold. A number opens its run.`),
-    make("thead", {}, make("tr", {}, ...top), make("tr", {}, ...head)), make("tbody", {}, ...body)));
-  const texts = table().downloads || {};
-  at("results-downloads").replaceChildren(...(texts.csv ? [downloads(table().heading, (ending) => texts[ending])] : []));
-  at("legend").hidden = !both;
+  const table = element(
+    "table",
+    {},
+    element("caption", {}, element("span", {}, caption)),
+    element("thead", {}, groupRow(filled.map((i) => columns[i].group)), element("tr", {}, ...heads)),
+    body,
+  );
+  foldButtons();
+  draw();
+  const search =
+    filter &&
+    element("input", {
+      type: "search",
+      "aria-label": `Filter ${name}`,
+      placeholder: "filter rows",
+      oninput: (event) => ((state.filter = event.target.value.toLowerCase()), draw()),
+    });
+  return element(
+    "div",
+    { class: "tabled" },
+    search || null,
+    element("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: 0 }, table),
+    more,
+    downloads(name, (ending) =>
+      texts
+        ? texts[ending]
+        : tableText(
+            table,
+            ending,
+            lines.map(({ node }) => node),
+          ),
+    ),
+  );
 }
-function counted() {
-  const left = !state.all && (columns().length < table().columns.length || rowsShown().length < table().rows.length) && !state.dataset;
-  const runs = plural(table().made, "cell");
-  return table().made === table().planned ? `All ${table().planned} cells were run.`
-    : `${runs} of ${table().planned} ${table().made === 1 ? "was" : "were"} run.${left ? " Rows and columns without a run are left out." : ""}`;
+function tableRow(row, [first, ...others]) {
+  const header = element("th", { scope: "row" }, first);
+  return element(
+    "tr",
+    { class: [row.parent && "variant", row.own && "own"].filter(Boolean).join(" ") || null },
+    header,
+    ...others.map((cell) => (cell instanceof HTMLTableCellElement ? cell : element("td", {}, cell))),
+  );
 }
-
-// ---- one run
-
-function details(row, column, cell) {
-  const run = runOf(cell);
-  at("run-heading").textContent = `${row.title}, ${column.key}`;
-  const parts = cell && cell.command ? [make("h3", {}, "Command"), command(cell.command)] : [];
-  if (!run) parts.push(make("p", {}, "Not run yet."));
-  else {
-    const list = make("dl", {});
-    for (const [name, text] of [...kinds().filter((each) => cell[each]).map((each) => [each, cell[each].text + (cell[each].verdict ? ` (${cell[each].verdict})` : "")]),
-      ["published", cell.published], ...run.facts]) if (isKnown(text)) list.append(make("dt", {}, name), make("dd", {}, text));
-    if (run.file) list.append(make("dt", {}, run.file.endsWith(".json") ? "file" : "folder"), make("dd", {}, make("a", { href: run.file.split("/").map(encodeURIComponent).join("/"), class: "file" }, run.file)));
-    list.append(make("dt", {}, "in this page"), make("dd", {}, link("a link to this run", "run", cell.run)));
-    parts.push(list);
-    if (run.curve) parts.push(make("h3", {}, "Curve"), chart(MODELS.filter((model) => run.curve[model]).map((model, index) => line(model, index, run.curve, model)), "client trips", "test score in %", true));
-    for (const [what, found] of Object.entries(run.matrices || {})) {
-      parts.push(make("h3", {}, what === "similarity" ? "Similarity of clients (first seed)" : "Weights of the averages (first seed)"));
-      for (const [trip, matrix] of Object.entries(found)) parts.push(heatmap(matrix, `trip ${trip}`), ...(what === "mixing" && run.decentralized ? [network(matrix, `who hears whom, trip ${trip}`)] : []));
-    }
-    if (run.labels) parts.push(make("h3", {}, "Labels of every client"), labels(run.labels));
+/** Classes of a column: texts are left-aligned, long ones wrap. */
+function alignmentOf(values) {
+  const texts = values.filter((value) => typeof value === "string" && value);
+  const isNumeric = values.some((value) => value instanceof HTMLTableCellElement) || texts.some((text) => /^[-+]?[\d.]/.test(text));
+  if (isNumeric) return null;
+  return texts.some((text) => text.length > 24) ? ["words", "long"] : ["words"];
+}
+/** The headings above groups of columns; nothing without groups. */
+function groupRow(groups) {
+  if (!groups.some(isKnown)) return null;
+  const spans = [];
+  for (const group of groups) {
+    if (group && spans.at(-1)?.group === group) spans.at(-1).count += 1;
+    else spans.push({ group, count: 1 });
   }
-  at("run-body").replaceChildren(...parts);
-  savable(at("run-body"));
-  if (!at("run").open) at("run").showModal();
+  return element(
+    "tr",
+    {},
+    ...spans.map(({ group, count }) => element(group ? "th" : "td", group ? { scope: "colgroup", colspan: count } : {}, group)),
+  );
 }
-function command(text) {
-  const code = make("code", {}, text);
-  const button = make("button", { type: "button", onclick: async () => {
-    try { await navigator.clipboard.writeText(text); }
-    catch { const range = document.createRange(); range.selectNodeContents(code); getSelection().removeAllRanges(); getSelection().addRange(range); document.execCommand("copy"); }
-    button.textContent = "Copied";
-    at("status").textContent = "command copied";
-  } }, "Copy");
-  return make("div", { class: "command" }, code, button);
+/** A table of texts or nodes: headings and lines. */
+const simpleTable = (caption, heads, lines, more = {}) =>
+  dataTable({ caption, columns: heads.map((head, i) => ({ head, cell: (line) => line[i] })), rows: lines, ...more });
+
+// ---- files
+
+const TYPES = { csv: "text/csv", md: "text/markdown", tex: "text/x-tex" };
+const fileName = (text) =>
+  text
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 60) || "table";
+
+function save(name, content, type) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  announce(`${name} is downloaded`);
+}
+function downloads(name, text) {
+  const file = (ending) =>
+    button(ending, () => save(`${fileName(name)}.${ending}`, text(ending), TYPES[ending]), {
+      "aria-label": `Download ${name} as ${ending}`,
+    });
+  return element("p", { class: "downloads" }, "Download ", ...Object.keys(TYPES).map(file));
+}
+function cellText(cell) {
+  const copy = cell.cloneNode(true);
+  copy.querySelectorAll(".hidden, .fold").forEach((each) => each.remove());
+  return copy.textContent.trim().replace(/\s+/g, " ");
+}
+/** A table of the page as text, with all its rows. */
+function tableText(table, ending, body) {
+  const [head, ...lines] = [table.tHead.rows[table.tHead.rows.length - 1], ...body].map((row) => [...row.cells].map(cellText));
+  return { csv: csvText, md: markdownText, tex: latexText }[ending](head, lines);
+}
+function csvText(head, lines) {
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  return [head, ...lines].map((line) => line.map(quoted).join(",") + "\n").join("");
+}
+function markdownText(head, lines) {
+  const [first, ...others] = [head, ...lines].map((line) => `| ${line.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |\n`);
+  return first + "|---".repeat(head.length) + "|\n" + others.join("");
+}
+function latexText(head, lines) {
+  const special = { "\\": "\\textbackslash{}", "±": "$\\pm$", "†": "$\\dagger$", "^": "\\^{}", "~": "\\~{}" };
+  const escaped = (text) => text.replace(/[\\%_&#$^~{}±†]/g, (letter) => special[letter] || `\\${letter}`);
+  const [first, ...others] = [head, ...lines].map((line) => `${line.map(escaped).join(" & ")} \\\\\n`);
+  const start = `% needs \\usepackage{booktabs}\n\\begin{tabular}{l${"c".repeat(head.length - 1)}}\n\\toprule\n`;
+  return `${start}${first}\\midrule\n${others.join("")}\\bottomrule\n\\end{tabular}\n`;
+}
+
+const PAINT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "stroke-opacity", "font", "text-anchor"];
+
+/** A picture as a file of its own, with the colors that the page gives it. */
+function svgText(picture) {
+  const copy = picture.cloneNode(true);
+  const originals = picture.querySelectorAll("*");
+  copy.querySelectorAll("*").forEach((node, i) => {
+    const style = getComputedStyle(originals[i]);
+    PAINT.forEach((name) => node.removeAttribute(name));
+    node.setAttribute("style", PAINT.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
+  });
+  copy.querySelectorAll("style").forEach((node) => node.remove());
+  copy.setAttribute("style", `background:${getComputedStyle(document.documentElement).backgroundColor}`);
+  return '<?xml version="1.0" encoding="UTF-8"?>\n' + new XMLSerializer().serializeToString(copy);
 }
