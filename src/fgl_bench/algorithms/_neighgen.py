@@ -320,11 +320,11 @@ def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
     )
 
 
-def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Sequence[int], most: int) -> ParameterLayout:
-    """Return the layout of encoder, degree head and feature head."""
+def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Sequence[int], generated: int) -> ParameterLayout:
+    """Return the layout of encoder, degree head and feature head; the latter generates ``generated`` scalars per node."""
     shapes = dict(encoder.layout(features, latent).shapes)
     shapes["degree.weight"], shapes["degree.bias"] = (latent, 1), (1,)
-    widths = [latent, *hidden, most * features]
+    widths = [latent, *hidden, generated]
     for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
         shapes[f"feature{i}.weight"], shapes[f"feature{i}.bias"] = (wide, narrow), (narrow,)
     return ParameterLayout(shapes, inputs=("conv0.weight",))
