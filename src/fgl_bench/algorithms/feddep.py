@@ -51,7 +51,7 @@ class FedDEP(FedAvg, Regraphing):
       of a cluster, and stands for the embeddings of its nodes;
     * hides a share of its validation nodes with their edges and uploads its prototypes and, for every node, the numbers of the prototypes
       of its first P hidden neighbors, or its own in place of each that it lacks. Every client downloads those of the others;
-    * trains a generator as FedSage+'s, but of P embeddings per node, jointly with a classifier of its own: ``local_epochs`` steps on
+    * trains a generator as FedSage+'s, but of P embeddings per node, jointly with a classifier of its own: ``own_epochs`` steps on
       ``a L_d + b L_f + c L_c``, then ``shared_epochs`` steps on ``(a L_d + b L_f + c L_c + b sum_{j != i} L_f^{ij}) / C``.
 
     L_d is the smooth L1 error of the number of missing neighbors n_v, L_c the classifier's cross-entropy, both of training nodes. Of the m
@@ -77,7 +77,7 @@ class FedDEP(FedAvg, Regraphing):
         hide, hidden_share, latent, gen_hidden, gen_dropout, gen_lr, degree_weight, class_weight: as FedSage+'s.
         feature_weight: b, of the distances to prototypes.
         gen_weight_decay: L2 penalty of encoder and generator.
-        local_epochs, shared_epochs: of the generator, without and with other clients' prototypes.
+        own_epochs, shared_epochs: of the generator, without and with other clients' prototypes.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("node",)
@@ -90,7 +90,7 @@ class FedDEP(FedAvg, Regraphing):
         "encoder_layers": at_least(1), "encoder_epochs": at_least(0), "encoder_lr": above(0), "cluster_epochs": at_least(0),
         "hidden_share": SHARE, "latent": at_least(1), "gen_hidden": at_least(1), "gen_dropout": SHARE, "gen_lr": above(0),
         "gen_weight_decay": at_least(0), "degree_weight": at_least(0), "feature_weight": at_least(0), "class_weight": at_least(0),
-        "local_epochs": at_least(0), "shared_epochs": at_least(0),
+        "own_epochs": at_least(0), "shared_epochs": at_least(0),
     }  # fmt: skip
 
     max_neighbours: int
@@ -111,7 +111,7 @@ class FedDEP(FedAvg, Regraphing):
     degree_weight: float
     feature_weight: float
     class_weight: float
-    local_epochs: int
+    own_epochs: int
     shared_epochs: int
 
     def backbone(self, model: Backbone) -> Backbone:
@@ -223,7 +223,7 @@ class FedDEP(FedAvg, Regraphing):
         theta = torch.stack([each[seed] for seed in seeds]).to(batch.device, dtype)
         part, draws = shared.graph.select(rows), Draws(mix(self.streams[rows]))
         lr = self.setting.lr if self.gen_lr is None else self.gen_lr
-        for epochs, others in ((self.local_epochs, False), (self.shared_epochs, True)):
+        for epochs, others in ((self.own_epochs, False), (self.shared_epochs, True)):
             adam = StackedAdam(len(rows), self.layout.size, lr, self.gen_weight_decay, dtype, batch.device)
             for _ in range(epochs):
                 views = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
