@@ -23,7 +23,8 @@ from tests.small_runs import simulate, synchronous
 KEYS = {
     "max_neighbours": 3, "prototypes": 2, "width": 4, "sampled": 2, "encoder_layers": 2, "encoder_epochs": 3, "encoder_lr": 0.01,
     "cluster_epochs": [1, 1, 1], "hide": "auto", "hidden_share": 1.0, "latent": 5, "gen_hidden": [6], "gen_dropout": 0.0, "gen_lr": None,
-    "gen_weight_decay": 5e-4, "degree_weight": 2.0, "feature_weight": 3.0, "class_weight": 5.0, "own_epochs": 1, "shared_epochs": 2,
+    "gen_weight_decay": 5e-4, "degree_weight": 2.0, "feature_weight": 3.0, "class_weight": 5.0, "initial_missing": 1.0,
+    "own_epochs": 1, "shared_epochs": 2,
 }  # fmt: skip
 
 

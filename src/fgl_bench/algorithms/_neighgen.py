@@ -330,11 +330,12 @@ def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Seq
     return ParameterLayout(shapes, inputs=("conv0.weight",))
 
 
-def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
-    """Return initial parameters ``[P]``, uniform within 1/sqrt(in), except for the degree's bias of 1."""
+def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int, degree: float | None = 1.0) -> Tensor:
+    """Return initial parameters ``[P]``, uniform within 1/sqrt(in), except for the degree's bias ``degree`` (None: uniform too)."""
     parameters = encoder.init_parameters(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
-    # With a negative initial bias the ReLU would be dead in every node.
-    parameters["degree.bias"].fill_(1.0)
+    if degree is not None:
+        # With a negative initial bias the ReLU would be dead in every node.
+        parameters["degree.bias"].fill_(degree)
     return layout.pack(parameters)
 
 

@@ -64,8 +64,9 @@ class FedDEP(FedAvg, Regraphing):
     Resolutions: OpenFGL's reading, in which targets travel; the authors' code sends generators and embeddings of nodes to all others,
     and trains only the last part of the generator then. Losses are cross-entropies of logits; both codes apply softmax twice in the
     encoder. Encoders, generators and classifiers take steps on all training nodes, and classifiers use all neighbors.
-    Embeddings are generated on a client's whole graph. An initial generator predicts about one missing neighbor, as in FedSage+, since
-    half of all seeds would never predict any. Both codes average classifiers equally: ``agg_weight=uniform``.
+    Embeddings are generated on a client's whole graph. An initial generator predicts about one missing neighbor, as in FedSage+; in both
+    codes it predicts about none, and after the few steps that they take hardly an embedding is generated (``initial_missing=null``).
+    Both codes average classifiers equally: ``agg_weight=uniform``.
 
     Attributes:
         max_neighbours: P, largest number of embeddings generated per node; 0 disables them: FedAvg.
@@ -77,6 +78,7 @@ class FedDEP(FedAvg, Regraphing):
         hide, hidden_share, latent, gen_hidden, gen_dropout, gen_lr, degree_weight, class_weight: as FedSage+'s.
         feature_weight: b, of the distances to prototypes.
         gen_weight_decay: L2 penalty of encoder and generator.
+        initial_missing: initial bias of n_v; null draws it as PyTorch's linear layers do.
         own_epochs, shared_epochs: of the generator, without and with other clients' prototypes.
     """
 
@@ -90,7 +92,7 @@ class FedDEP(FedAvg, Regraphing):
         "encoder_layers": at_least(1), "encoder_epochs": at_least(0), "encoder_lr": above(0), "cluster_epochs": at_least(0),
         "hidden_share": SHARE, "latent": at_least(1), "gen_hidden": at_least(1), "gen_dropout": SHARE, "gen_lr": above(0),
         "gen_weight_decay": at_least(0), "degree_weight": at_least(0), "feature_weight": at_least(0), "class_weight": at_least(0),
-        "own_epochs": at_least(0), "shared_epochs": at_least(0),
+        "initial_missing": at_least(0), "own_epochs": at_least(0), "shared_epochs": at_least(0),
     }  # fmt: skip
 
     max_neighbours: int
@@ -111,6 +113,7 @@ class FedDEP(FedAvg, Regraphing):
     degree_weight: float
     feature_weight: float
     class_weight: float
+    initial_missing: float | None
     own_epochs: int
     shared_epochs: int
 
@@ -219,7 +222,7 @@ class FedDEP(FedAvg, Regraphing):
     def generate(self, batch: Batch, rows: list[int], shared: Shared) -> Tensor:
         """Return the trained generators ``[k, P]`` of ``rows``."""
         seeds, dtype = [self.setting.replicas[row][0] for row in rows], batch.dtype
-        each = {seed: initial(self.encoder, self.layout, seed) for seed in seeds}
+        each = {seed: initial(self.encoder, self.layout, seed, self.initial_missing) for seed in seeds}
         theta = torch.stack([each[seed] for seed in seeds]).to(batch.device, dtype)
         part, draws = shared.graph.select(rows), Draws(mix(self.streams[rows]))
         lr = self.setting.lr if self.gen_lr is None else self.gen_lr
