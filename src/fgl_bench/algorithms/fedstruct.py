@@ -121,7 +121,7 @@ class FedStruct(FedAvg, Federating):
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         gradients = reports["structure"].flatten(2)
         mean = (normalize(self.setting.weights, arrived).to(gradients.dtype)[:, None] @ gradients)[:, 0]
-        able = [i for i, some in enumerate(arrived.any(1).tolist()) if some]
+        able = None if self.setting.full_participation else np.flatnonzero(arrived.any(1).cpu()).tolist()
         self.adam.step(self.nodes.flatten(1), mean, range(len(mean)), able)
         return super().mix(reports, arrived)
 
