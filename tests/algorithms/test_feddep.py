@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch_geometric.nn import SAGEConv
 from fgl_bench.algorithms._deep_clustering import Draws, deep_clusters, descend, k_means, similarities
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.feddep import DeepSAGE, FedDEP, sampled_mean, with_embeddings
+from fgl_bench.data.graph import training_view
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.random_numbers import normal, uniform
 from fgl_bench.errors import Unsuited, UserError
@@ -224,6 +227,27 @@ def test_descent_has_momentum_and_mini_batches_of_valid_rows():
     (moved,) = descend([torch.zeros(2, 1).double()], objective, valid, 2, 0.5, Draws(torch.tensor([3, 4])))
     steps = [1.0, 1.9, 2.71, 3.439]  # momenta
     torch.testing.assert_close(moved[:, 0], -0.5 * torch.tensor([sum(steps), sum(steps[:2])]).double())
+
+
+def test_absent_nodes_are_no_targets():
+    """In the inductive setting a client has no validation and test nodes while it trains."""
+    federation = small_federation(3, clients=5)
+    seen = tuple(training_view(client, client.train) for client in federation.clients)
+    algorithm = method(hide="train", hidden_share=0.5, shared_epochs=1)
+    batch = run(algorithm, federations=[replace(federation, observed=seen)], rounds=1).sim.setting.batch
+    rows = list(range(5))
+    with torch.no_grad():
+        shared = algorithm.share(batch, [rows])
+    absent = ~batch.valid
+    assert absent[:, : min(client.num_nodes for client in seen)].any()
+    key, distance = Draws(algorithm.streams)(), torch.rand(5, batch.nodes, 3, 5, 2, dtype=torch.float64)
+    used = shared.visible[..., None].expand(-1, -1, 3).double()
+    before = algorithm._remote(distance, used, shared.visible, rows, shared, key)
+    other = shared._replace(numbers=torch.where(absent[..., None], 1 - shared.numbers, shared.numbers))
+    assert torch.equal(before, algorithm._remote(distance, used, shared.visible, rows, other, key))
+    assert not torch.equal(
+        before, algorithm._remote(distance, used, shared.visible, rows, shared._replace(numbers=1 - shared.numbers), key)
+    )
 
 
 def test_what_is_sent():

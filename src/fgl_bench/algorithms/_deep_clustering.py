@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -33,7 +33,7 @@ class Draws:
         return step_key(self.streams, torch.full_like(self.streams, self.calls), 0)
 
 
-def deep_clusters(rows: Tensor, valid: Tensor, clusters: int, epochs: tuple[int, int, int], draws: Draws) -> Tensor:
+def deep_clusters(rows: Tensor, valid: Tensor, clusters: int, epochs: Sequence[int], draws: Draws) -> Tensor:
     """Return the cluster of every row, ``[k, n]`` int64.
 
     A denoising autoencoder is trained layer by layer and then as a whole. Its encoder and the centers, which begin as those of k-means,
@@ -44,9 +44,11 @@ def deep_clusters(rows: Tensor, valid: Tensor, clusters: int, epochs: tuple[int,
         rows: ``[k, n, d]``, of k replicas that are clustered independently.
         valid: ``[k, n]`` bool, rows that are not padding.
         clusters: number of centers; some may get no row.
-        epochs: passes over the rows in each of the three stages.
+        epochs: passes over the rows in each of the three stages: layers, whole autoencoder, clustering.
     """
-    encoder, decoder, codes = [], [], rows
+    encoder: list[Tensor] = []
+    decoder: list[Tensor] = []
+    codes = rows
     widths = (rows.shape[2], *HIDDEN, rows.shape[2])
     for i, (wide, narrow) in enumerate(pairwise(widths)):
         last = i == len(HIDDEN)

@@ -173,13 +173,12 @@ class FedDEP(FedAvg, Regraphing):
             impaired.append(impair(client, hidden[-1], self.max_neighbours))
         for rows in groups:
             part, draws = batch.select(rows), Draws(self.streams[rows])
-            rows_of = self.encode(part, draws)
-            epochs = (self.cluster_epochs[0], self.cluster_epochs[1], self.cluster_epochs[2])
-            cluster = deep_clusters(rows_of, part.valid, self.prototypes, epochs, draws)
-            member = F.one_hot(cluster, self.prototypes).to(batch.dtype) * part.valid[..., None]
-            means.append(member.mT @ rows_of / member.sum(1).clamp(min=1)[..., None])
-            numbers.append(cluster)
-        missing, first = (padded([each[part] for each in impaired], batch.nodes, 0).to(batch.device) for part in (1, 2))
+            embedded = self.encode(part, draws)
+            numbers.append(deep_clusters(embedded, part.valid, self.prototypes, self.cluster_epochs, draws))
+            member = F.one_hot(numbers[-1], self.prototypes).to(batch.dtype) * part.valid[..., None]
+            means.append(member.mT @ embedded / member.sum(1).clamp(min=1)[..., None])
+        missing = padded([count for _, count, _ in impaired], batch.nodes, 0).to(batch.device)
+        first = padded([ids for _, _, ids in impaired], batch.nodes, 0).to(batch.device)
         own = torch.cat(numbers)
         targets = own.gather(1, first.flatten(1)).view(first.shape)
         lacks = torch.arange(self.max_neighbours, device=batch.device) >= missing[..., None]
@@ -249,14 +248,12 @@ class FedDEP(FedAvg, Regraphing):
         classes = torch.dot(F.cross_entropy(logits.flatten(0, 1)[train.index], train.labels, reduction="none"), train.weights)
         degrees = F.smooth_l1_loss(degree, missing.to(degree.dtype), reduction="none").flatten()[train.index]
 
-        clients, k, n = self.setting.num_clients, len(rows), part.nodes
-        owners = put(np.asarray(rows) // clients, part.device)
+        clients, flat = self.setting.num_clients, embeddings.flatten(1, 2)
+        owners, me = (put(each, part.device) for each in divmod(np.asarray(rows), clients))
         everybody = shared.prototypes.unflatten(0, (-1, clients))[owners].flatten(1, 2)  # [k, C K, d]
-        flat = embeddings.flatten(1, 2)
         distance = flat.square().sum(-1, keepdim=True) - 2 * flat @ everybody.mT + everybody.square().sum(-1)[:, None]
-        distance = (distance / self.width).view(k, n, self.max_neighbours, clients, -1)
-        me = put(np.asarray(rows) % clients, part.device)
-        own = distance[torch.arange(k, device=part.device), :, :, me]
+        distance = (distance / self.width).view(*embeddings.shape[:3], clients, -1)
+        own = distance[torch.arange(len(rows), device=part.device), :, :, me]
         inside = torch.arange(self.max_neighbours, device=part.device) < missing[..., None]
         nearest = _chosen(own, shared.numbers[rows]).masked_fill(~inside[:, :, None], torch.inf).amin(-1)
         local = (torch.where(inside[..., :1], nearest, 0.0) * used).mean(-1).flatten()[train.index]
@@ -264,15 +261,28 @@ class FedDEP(FedAvg, Regraphing):
         total = total + self.feature_weight * torch.dot(local, train.weights)
         if not others:
             return total
-        draw = uniform(draws(), n, clients * (1 + self.max_neighbours)).view(k, n, clients, -1)
-        sizes = put(self.setting.batch.num_nodes.reshape(-1, clients), part.device)[owners]
-        node, slot = (draw[..., 0] * sizes[:, None]).long(), (draw[..., 1:] * self.max_neighbours).long()
-        theirs = owners[:, None, None] * clients + torch.arange(clients, device=part.device)
-        drawn = shared.numbers[theirs[..., None], node[..., None], slot]  # [k, n, C, P]
+        distances = self._remote(distance, used, visible, rows, shared, draws())
+        return (total + self.feature_weight * distances.sum()) / clients
+
+    def _remote(self, distance: Tensor, used: Tensor, visible: Tensor, rows: Sequence[int], shared: Shared, key: Tensor) -> Tensor:
+        """Return ``sum_{j != i} L_f^{ij}`` of these replicas, ``[k]``.
+
+        Args:
+            distance: ``[k, n, P, C, K]``, of the generated embeddings to the prototypes of all clients of the seed.
+            used: ``[k, n, P]``, 1 for embeddings that count.
+        """
+        k, n, p, clients, _ = distance.shape
+        present, device = self.setting.batch.valid, distance.device
+        owners, me = (put(each, device)[:, None] for each in divmod(np.asarray(rows), clients))
+        theirs = owners * clients + torch.arange(clients, device=device)  # [k, C]
+        draw = uniform(key, n, clients * (1 + p)).view(k, n, clients, -1)
+        order = (~present).to(torch.uint8).argsort(dim=1, stable=True)[theirs]  # nodes that are there come first
+        node = order.gather(2, (draw[..., 0] * present.sum(1)[theirs][:, None]).long().mT).mT
+        drawn = shared.numbers[theirs[:, None, :, None], node[..., None], (draw[..., 1:] * p).long()]  # [k, n, C, P]
         nearest = _chosen(distance, drawn).amin(-1)
-        remote = torch.arange(clients, device=part.device) != me[:, None]
+        remote = (torch.arange(clients, device=device) != me) & present.any(1)[theirs]  # a client without nodes has no targets
         each = (nearest * used[..., None] * remote[:, None, None]).mean(2).sum(-1) * visible
-        return (total + self.feature_weight * (each.sum(1) / visible.sum(1).clamp(min=1)).sum()) / clients
+        return each.sum(1) / visible.sum(1).clamp(min=1)
 
     def generated(self, views: Parameters, batch: Batch, noise: Tensor, dropout: DropoutFunction) -> tuple[Tensor, Tensor]:
         """Return the degrees ``[k, n]`` and embeddings ``[k, n, P, d]`` that the generators predict."""
