@@ -34,6 +34,7 @@ QUICK = {  # what makes a method's run short
     **dict.fromkeys(("adafgl", "fedavg_finetune", "fedbabu"), "algorithm.federated_rounds=1"),
     "fedtad": "algorithm.outer=1 algorithm.generator_steps=1 algorithm.student_steps=1 algorithm.pseudo_nodes=12",
     "fedtgp": "algorithm.server_epochs=2",
+    "feddep": "algorithm.gen_hidden=[16] algorithm.encoder_epochs=1 algorithm.cluster_epochs=[1,1,1]",
     "fedsage_plus": "algorithm.gen_rounds=1 algorithm.gen_hidden=[16] algorithm.latent=8",
     **dict.fromkeys(("fedaas", "fedaas2"), "algorithm.batches=4 algorithm.interval=2"),
     **dict.fromkeys(("fedgraph", "graphfed", "fedall", "fedaas1", "fedlocal", "fedpns"), "algorithm.batches=3"),

@@ -47,6 +47,7 @@ CHANGES = {
     "adafgl": ["algorithm.federated_rounds=0"],
     "fedtgp": ["algorithm.server_epochs=2"],
     "fedtad": ["algorithm.outer=1", "algorithm.generator_steps=1", "algorithm.student_steps=1", "algorithm.pseudo_nodes=12"],
+    "feddep": ["algorithm.gen_hidden=[16]", "algorithm.encoder_epochs=1", "algorithm.cluster_epochs=[0,0,1]"],
     "fedsage_plus": ["algorithm.gen_rounds=1", "algorithm.gen_hidden=[16]", "algorithm.latent=8"],
 }
 # One before the graphs are mended and one after; messages that are on the way for a round; prototypes, which clients get in the second.

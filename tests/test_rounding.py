@@ -36,6 +36,7 @@ CHANGES = {
     **dict.fromkeys(("adafgl", "fedavg_finetune", "fedbabu"), ["algorithm.federated_rounds=1"]),
     "fedtad": ["algorithm.outer=1", "algorithm.generator_steps=1", "algorithm.student_steps=1", "algorithm.pseudo_nodes=12"],
     "fedsage_plus": ["model=graphsage", "algorithm.gen_rounds=1", "algorithm.gen_hidden=[16]", "algorithm.latent=8"],
+    "feddep": ["model=graphsage", "algorithm.gen_hidden=[16]", "algorithm.encoder_epochs=2", "algorithm.cluster_epochs=[1,1,1]"],
     "fed_pub": ["model=gcn_linear"],
     "fediih": ["model=disengcn"],
     "fedssa": ["model=unifilter"],

@@ -41,13 +41,14 @@ from fgl_bench.runner.memory import network
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec, resolve
 from fgl_bench.utils.processes import last_line
+from fgl_bench.utils.seeding import derive_seed
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
 SCRATCH = tempfile.TemporaryDirectory()  # runs are read from it until the end
 REPOSITORIES = (
-    "adafgl", "ditto", "fed_graph", "fed_pub", "fedexp", "fedgb", "fedgcn", "fedgsp", "fedgta", "fediih", "fedspray", "fedtad", "flower",
-    "gcfl", "htfllib", "openfgl", "pfllib", "s2fgl",
+    "adafgl", "ditto", "fed_graph", "fed_pub", "fedexp", "fedgb", "fedgcn", "fedgsp", "fedgta", "fediih", "fedspray", "fedstruct", "fedtad",
+    "flower", "gcfl", "htfllib", "openfgl", "pfllib", "s2fgl",
 )  # fmt: skip
 
 
@@ -178,6 +179,7 @@ def run_theirs(
             "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
             "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model.get("layers"),
             "dropout": model.get("dropout"), "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
+            "stream": derive_seed(federation.seed, spec.names["algorithm"]),  # of what our method draws before the first round
             "threads": threads, "cuda": cuda, "task": spec.task.name, "dtype": settings.dtype, "batch_nodes": settings.batch_nodes,
         }  # fmt: skip
         (job / "settings.json").write_text(json.dumps(asked))
@@ -214,7 +216,7 @@ def export(spec: RunSpec, federation: Federation, job: Path) -> None:
         more = {part: getattr(client, part) for part in ("train", "val", "test", "graph", "pairs") if hasattr(client, part)}
         np.savez(job / f"client_{i}.npz", x=own, edge_index=client.edges, y=client.labels, nodes=client.nodes, **more)
     np.savez(job / "global.npz", x=x, edge_index=np.concatenate(edges, 1), y=y, num_classes=federation.num_classes)
-    model = network(spec, [federation], torch.device("cpu"))
+    model = spec.fresh_algorithm().backbone(network(spec, [federation], torch.device("cpu")))
     layout = model.layout(federation.num_features, federation.num_classes)
     (first,) = initial_models(model, layout, [federation.seed], 1, DTYPES[spec.settings.dtype])
     np.savez(job / "initial.npz", **{name: layout.view(first[None], name)[0].numpy() for name in layout.shapes})

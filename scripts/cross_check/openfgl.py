@@ -15,7 +15,7 @@ import pickle
 import time
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ PLAIN = {"layers.0.weight": "conv0.weight", "layers.1.weight": "conv1.weight", "
 
 FEDDC = ["algorithm=feddc", "algorithm.alpha=0.1", "algorithm.scaling=none", "algorithm.clip=null", "local_epochs=3"]
 FGSSL = ["algorithm=fgssl", "algorithm.structure=edges", "algorithm.structure_temperature=0.1", "local_epochs=3"]
+FEDDEP = {
+    "model": "graphsage", "ours": ["algorithm=feddep", "algorithm.gen_hidden=[256,2048]", "model=graphsage", "agg_weight=uniform"],
+    "deterministic": False, "rounds": 30,
+}  # fmt: skip
 WHOLE = [f"algorithm.{view}_{part}=0" for view in ("weak", "strong") for part in ("edge_drop", "feature_mask")]
 
 GRAPHS = {
@@ -71,6 +75,8 @@ MATCHED: dict[str, dict[str, Any]] = {
         "deterministic": False,
         "rounds": 30,
     },
+    "feddep": {**FEDDEP, "ours": [*FEDDEP["ours"], "algorithm.initial_missing=null"]},
+    "feddep_one_missing": {**FEDDEP, "theirs": "feddep", "change": "one_missing"},
     "adafgl": {"ours": ["algorithm=adafgl"], "deterministic": False},  # where a personal round is one step
     "fedproto": {"ours": ["algorithm=fedproto", "algorithm.term=classes", "algorithm.average=openfgl", "local_epochs=3"]},
     "fedgl": {"ours": ["algorithm=fedgl", "local_epochs=3"]},
@@ -94,6 +100,10 @@ MATCHED: dict[str, dict[str, Any]] = {
 def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     """Train as the settings say; returns what :func:`watched` counts."""
     args = arguments(importlib.import_module("openfgl.config").args, settings, folder)
+    if settings["method"] == "feddep":
+        importlib.import_module("torch_geometric.loader").NeighborSampler = NeighborSampler
+        importlib.import_module("openfgl.flcore.feddep._utils").HideGraph.__abstractmethods__ = frozenset()  # of newer transforms
+        args.num_rounds += 1
     if settings["method"] == "adafgl":  # whose product of a sparse and a dense matrix is a library at a path of its authors
         product = importlib.import_module("openfgl.flcore.adafgl.op")
         product.csr_sparse_dense_matmul = lambda matrix, x: np.asarray(matrix @ x, dtype=np.float32)
@@ -110,9 +120,48 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     for owner in (*trainer.clients, trainer.server):
         begin_with(owner.task.model, initial, names, not plain)
     scores = watched(trainer)
+    if settings["method"] == "feddep":
+        scores = {name: rounds[1:] for name, rounds in scores.items()}
     if settings["task"] != "node":
         store_weights(job, [dict(client.task.model.named_parameters()) for client in trainer.clients], names)
     return scores
+
+
+class NeighborSampler:
+    """PyG's class of this name, which needs a library of its own: mini-batches of nodes, with random neighbors of every layer."""
+
+    def __init__(self, edge_index: Any, sizes: list[int], node_idx: Any, num_nodes: int, batch_size: int, shuffle: bool):
+        ends = np.argsort(edge_index[1].numpy(), kind="stable")
+        counts = np.bincount(edge_index[1].numpy(), minlength=num_nodes)
+        self.neighbors = np.split(edge_index[0].numpy()[ends], np.cumsum(counts)[:-1])
+        self.sizes, self.nodes, self.batch_size, self.shuffle = sizes, node_idx.numpy(), batch_size, shuffle
+
+    def __len__(self) -> int:
+        return -(-len(self.nodes) // self.batch_size)
+
+    def __iter__(self) -> Any:
+        nodes = np.random.permutation(self.nodes) if self.shuffle else self.nodes  # noqa: NPY002 (the generator of their code)
+        for start in range(0, len(nodes), self.batch_size):
+            batch = known = nodes[start : start + self.batch_size]
+            layers = []
+            for size in self.sizes:
+                drawn = [np.random.permutation(self.neighbors[node])[:size] for node in known]  # noqa: NPY002
+                source, target = np.concatenate(drawn), np.repeat(np.arange(len(known)), [len(each) for each in drawn])
+                wider = np.concatenate([known, np.setdiff1d(source, known)])
+                order = np.argsort(wider)
+                edges = torch.from_numpy(np.stack([order[np.searchsorted(wider[order], source)], target]))
+                layers.append(Layer(edges, None, (len(wider), len(known))))
+                known = wider
+            yield len(batch), torch.from_numpy(known), layers[::-1]
+
+
+class Layer(NamedTuple):
+    edge_index: torch.Tensor
+    e_id: None
+    size: tuple[int, int]
+
+    def to(self, device: Any) -> Layer:
+        return self
 
 
 def arguments(args: Any, settings: dict[str, Any], folder: Path) -> Any:
@@ -341,9 +390,21 @@ def contrast(trainer) -> None:
             model.register_forward_hook(other_order)
 
 
+def one_missing(trainer) -> None:
+    """FedDEP's generators begin with about one missing neighbor of every node."""
+    predictor = importlib.import_module("openfgl.flcore.feddep.localdep").NumPredictor
+    begin = predictor.__init__
+
+    def first(self: Any, latent_dim: int) -> None:
+        begin(self, latent_dim)
+        torch.nn.init.ones_(self.reg_1.bias)
+
+    predictor.__init__ = first
+
+
 CHANGES = {
     "normalized_propagation": normalized_propagation, "plain_head": plain_head, "no_norm": no_norm, "last_layer": last_layer,
-    "contrast": contrast,
+    "contrast": contrast, "one_missing": one_missing,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("feddc", {}, {"model": SGC("lazy", 2), "batch_nodes": 2}),
     ("feddc", {"alpha": 0.1, "clip": 0.5}, {"participation": 0.5}),
     *(("feddual", {"gossip_steps": 2, "noise": noise}, {"scenario": LINKS}) for noise in (0.01, 0.0)),
+    ("feddep", {"width": 4, "latent": 4, "gen_hidden": [8], "gen_lr": 0.05, "encoder_epochs": 2, "cluster_epochs": [1, 1, 1]},
+     {"participation": 0.5, "model": GraphSAGE(4, 2, 0.5), "rounds": 2}),
     ("fedexp", {}, {"participation": 0.5, "local_epochs": 2}),
     *(("fedgcn", {"hops": hops, "exchange": exchange}, {"participation": 0.5}) for hops, exchange in ((2, "sums"), (1, "nodes"))),
     ("fedgl", {"pseudo_graph": 0.3}, {"rounds": 4}),
@@ -69,6 +71,7 @@ CONTRACT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("fedspray", {"width": 4, "confidence": 0.4}, {"participation": 0.5, "local_epochs": 2}),
     *(("fedssa", {"edges": 10, "latent": 4, "node_clusters": 2, "structural_clusters": 2}, {"model": model})
       for model in (UNIFILTER, ChebNet(3, 6, 2, 0.5, "filter"))),
+    ("fedstruct", {"width": 4}, {"participation": 0.5}),
     ("fedtgp", {"server_epochs": 2, "server_batch": 4}, {"participation": 0.5}),
     *(("fgssl", {"structure": structure}, {"participation": 0.5, "local_epochs": 2}) for structure in ("neighborhoods", "edges")),
     *((name, {"eps1": 1e9, "eps2": 0.0, "warmup": 2}, {"participation": 0.5, "rounds": 5}) for name in ("gcfl", "gcfl_plus")),

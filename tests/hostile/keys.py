@@ -46,6 +46,9 @@ ALGORITHMS = {
     "fedgraph": "batches=int[1,oo) most=int[1,oo) noise=real[0,oo) target=real[0,1] cost_weight=real[0,oo) components=int[1,oo)",
     "fedgta": "steps=int[0,oo) alpha=real[0,1] temperature=real(0,oo) orders=int[1,oo) threshold=real[-1,oo) "
     "moments=hybrid|raw|central|none weights=confidence|samples|uniform",
+    "feddep": "max_neighbours=int[0,oo) prototypes=int[1,oo) width=int[1,oo) sampled=int[1,oo) encoder_layers=int[1,oo) "
+    "encoder_epochs=int[0,oo) encoder_lr=real(0,oo) hidden_share=real[0,1] latent=int[1,oo) gen_hidden=ints[1,oo) gen_dropout=real[0,1] "
+    "gen_lr=real?(0,oo) gen_weight_decay=real[0,oo) degree_weight=real[0,oo) own_epochs=int[0,oo) shared_epochs=int[0,oo)",
     "fediih": "tau=real[0,oo) elbo_weight=real[0,oo) inference=free|learned inference_layers=int[0,oo) "
     "inference_activation=leaky_relu|none",
     "fedper": "personal_layers=int[0,2]",
@@ -58,6 +61,8 @@ ALGORITHMS = {
     "fedspray": "weight=real[0,oo) confidence=real[0,1] width=int[1,oo) proxy_lr=real(0,oo) begin=own|joint",
     "fedssa": "node_clusters=int[1,oo) structural_clusters=int[1,oo) latent=int[1,oo) elbo_weight=real[0,oo) semantic_weight=real[0,oo) "
     "l1=real[0,oo) edges=int[1,oo) encoder=shared|detached floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
+    "fedstruct": "hops=int[1,oo) width=int[1,oo) hidden=int[1,oo) spread=real(0,oo) structure_lr=real?(0,oo) "
+    "structure_weight_decay=real[0,oo)",
     "fedtad": "outer=int[0,oo) generator_steps=int[0,oo) student_steps=int[0,oo) generator_lr=real(0,oo) student_lr=real(0,oo) "
     "weight_decay=real[0,oo) pseudo_nodes=int[5,oo) noise=int[1,oo) walk_length=int[0,oo) ce_weight=real[0,oo) divergence=kl|l1",
     "fedtgp": "weight=real[0,oo) term=nodes|classes|prototypes prediction=head|prototypes margin=farthest|nearest threshold=real[0,oo) "
@@ -133,6 +138,7 @@ BATCHES = "batch_nodes=int?[1,oo)"  # a GCN cannot train on batches of nodes, an
 NEEDS = {  # what a method is made for
     **dict.fromkeys(("fedaas", "fedcross", "fedgraph", "graphfed"), "model=gat model.hidden=8 split=iid_server"),
     "fed_pub": "model=gcn_linear model.hidden=8",
+    "feddep": "model=graphsage model.hidden=8",
     "fediih": "model=disengcn model.width=8",
     "fedsage_plus": "model=graphsage model.hidden=8",
     "fedssa": "model=unifilter model.hidden=8",

@@ -320,21 +320,22 @@ def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
     )
 
 
-def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Sequence[int], most: int) -> ParameterLayout:
-    """Return the layout of encoder, degree head and feature head."""
+def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Sequence[int], generated: int) -> ParameterLayout:
+    """Return the layout of encoder, degree head and feature head; the latter generates ``generated`` scalars per node."""
     shapes = dict(encoder.layout(features, latent).shapes)
     shapes["degree.weight"], shapes["degree.bias"] = (latent, 1), (1,)
-    widths = [latent, *hidden, most * features]
+    widths = [latent, *hidden, generated]
     for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
         shapes[f"feature{i}.weight"], shapes[f"feature{i}.bias"] = (wide, narrow), (narrow,)
     return ParameterLayout(shapes, inputs=("conv0.weight",))
 
 
-def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
-    """Return initial parameters ``[P]``, uniform within 1/sqrt(in), except for the degree's bias of 1."""
+def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int, degree: float | None = 1.0) -> Tensor:
+    """Return initial parameters ``[P]``, uniform within 1/sqrt(in), except for the degree's bias ``degree`` (None: uniform too)."""
     parameters = encoder.init_parameters(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
-    # With a negative initial bias the ReLU would be dead in every node.
-    parameters["degree.bias"].fill_(1.0)
+    if degree is not None:
+        # With a negative initial bias the ReLU would be dead in every node.
+        parameters["degree.bias"].fill_(degree)
     return layout.pack(parameters)
 
 

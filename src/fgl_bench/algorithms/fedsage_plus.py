@@ -111,7 +111,7 @@ class FedSagePlus(Composed, Regraphing):
     def generator(self, num_features: int) -> ParameterLayout:
         """Return the layout of a client's generator."""
         encoder = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout)
-        return generator_layout(encoder, num_features, self.latent, self.gen_hidden, self.max_neighbours)
+        return generator_layout(encoder, num_features, self.latent, self.gen_hidden, self.max_neighbours * num_features)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

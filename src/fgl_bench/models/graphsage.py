@@ -75,11 +75,15 @@ class GraphSAGE(FirstHop):
         hidden, out = first, first
         for i in range(1, self.layers):
             hidden = dropout(torch.relu(out))
-            out = _gather(linear(hidden, parameters[f"conv{i}.weight"]), batch, parameters[f"conv{i}.bias"])
+            out = self.convolution(parameters, batch, hidden, i)
         if self.head == "conv":
             return Output(hidden, out)
         hidden = dropout(torch.relu(out))
         return Output(hidden, affine(hidden, parameters, "head"))
+
+    def convolution(self, parameters: Parameters, batch: Batch, hidden: Tensor, i: int) -> Tensor:
+        """Return the output ``[k, n, h]`` of convolution ``i``, not the first, before its nonlinearity."""
+        return _gather(linear(hidden, parameters[f"conv{i}.weight"]), batch, parameters[f"conv{i}.bias"])
 
 
 def _gather(product: Tensor, batch: Batch, bias: Tensor) -> Tensor:

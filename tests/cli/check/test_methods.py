@@ -171,6 +171,7 @@ CHEAP = {
     "fediih": ["model.width=4", "model.layers=1", "model.iterations=2"],
     "fedssa": ["algorithm.attempts=1", "algorithm.iterations=2"],
     "fedtad": ["algorithm.outer=1", "algorithm.generator_steps=1", "algorithm.student_steps=1", "algorithm.pseudo_nodes=12"],
+    "feddep": ["algorithm.gen_hidden=[8]", "algorithm.encoder_epochs=1", "algorithm.cluster_epochs=[0,0,1]"],
     "fedsage_plus": ["algorithm.gen_rounds=1", "algorithm.gen_hidden=[8]", "algorithm.latent=4"],
 }
 
