@@ -41,6 +41,7 @@ from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import groups
 from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines, suggest
 from fgl_bench.config.compose import mixed_choices
+from fgl_bench.config.own_classes import own_choices
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
@@ -68,7 +69,8 @@ It simulates clients for research: there is no secure aggregation.
   fgl-bench task=graph dataset=mutag
   fgl-bench -m algorithm=local,fedavg num_clients=10,20
                                  every combination, one after another
-  fgl-bench algorithm=fedavg algorithm._target_=my_module.MyMethod
+  fgl-bench algorithm=my_method.py algorithm.k=3
+                                 a class of your own; so model=, split=, dataset=
 
 Options
   --help, --version       this text; the version
@@ -151,7 +153,7 @@ def execute(arguments: list[str]) -> int:
         run_command(command, words[1:], folders)
         return 0
     try:
-        sys.argv[1:] = keys_of_swept_groups(options_first(mixed_choices(arguments)))
+        sys.argv[1:] = keys_of_swept_groups(options_first(own_choices(mixed_choices(arguments))))
         options = parsed(sys.argv[1:])
     except UserError as error:
         complain(error)

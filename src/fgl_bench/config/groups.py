@@ -12,7 +12,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
-from fgl_bench.config.choices import config_folder
+from fgl_bench.config.choices import FILE, config_folder
 from fgl_bench.config.identity import canonical
 from fgl_bench.config.schema import alternatives, class_choices, class_fields, schema_of
 from fgl_bench.config.values import plain
@@ -66,7 +66,7 @@ def chosen(cfg: DictConfig, group: str) -> str:
     if (hydra := COMMAND.get()) is not None:
         overridden = key in [text.lstrip("+").partition("=")[0] for text in hydra.overrides.task]
         choice = hydra.runtime.choices.get(group.replace(".", "/"))
-        if isinstance(choice, str) and not overridden:
+        if isinstance(choice, str) and not overridden and not FILE.fullmatch(choice):
             return choice.rpartition("/")[2]  # without subfolders
     return class_label(node, group)
 
