@@ -14,7 +14,7 @@ from typing import Any
 
 from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Chosen, Unlike, choose, value
-from fgl_bench.results.frame import Result
+from fgl_bench.results.frame import CLIENT, Result
 from fgl_bench.results.question import Question, as_text, canonical, matches, short
 
 NAME = "sweeps.jsonl"
@@ -179,7 +179,7 @@ def choose_or_advise(folder: Path, runs: Sequence[Result], question: Question, s
 def comparable(folder: Path, runs: Sequence[Result], question: Question, sweep: str | int | None) -> str | None:
     """Return a command for the runs that equal the newest one in all keys outside the question; None without such a command."""
     where: dict[str, tuple[str, ...]] = dict(question.where)
-    asked_for = [run for run in runs if all(met(run, key, allowed) for key, allowed in where.items())]
+    asked_for = [run for run in runs if all(met(run, key, allowed) for key, allowed in where.items() if key != CLIENT)]
     newest_first = sorted(asked_for, key=finished, reverse=True)
     while True:
         narrowed = replace(question, where=where)
