@@ -275,7 +275,9 @@ def differing(scores: Mapping[Values, Score], base: Values, test: str) -> dict[V
         gaps = [own - other for own, other in zip(by_seed[label(row)], by_seed[label(base)], strict=True)]
         if row != base and gaps:
             stats = spread(gaps)
-            result[row] = Difference(stats["mean"], stats["ci95"] if len(common) > 1 else None, adjusted.get(label(row)), len(common))
+            result[row] = Difference(
+                stats["mean"] or 0.0, stats["ci95"] if len(common) > 1 else None, adjusted.get(label(row)), len(common)
+            )
     return result
 
 

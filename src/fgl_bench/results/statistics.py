@@ -110,9 +110,10 @@ def permutation(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     from scipy import stats
 
     gaps = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
-    test = {"permutation_type": "samples", "rng": np.random.default_rng(0)}
-    p = math.nan if gaps.size < 2 else float(stats.permutation_test((gaps,), np.mean, **test).pvalue)
-    return float(gaps.mean()), p
+    if gaps.size < 2:
+        return float(gaps.mean()), math.nan
+    test = stats.permutation_test((gaps,), np.mean, permutation_type="samples", rng=np.random.default_rng(0))
+    return float(gaps.mean()), float(test.pvalue)
 
 
 TESTS: dict[str, Callable[[Sequence[float], Sequence[float]], tuple[float, float]]] = {
