@@ -39,6 +39,13 @@ class InOrder(Split):
 """
 
 
+METRIC = """
+def shares(logits, labels):
+    assert logits.ndim == 2 and len(logits) == len(labels)
+    return (logits.argmax(-1) == labels).double().mean()
+"""
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -47,8 +54,9 @@ def files(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "methods_of_a_file.py").write_text(METHOD)
     (tmp_path / "split_of_a_file.py").write_text(SPLIT)
+    (tmp_path / "metric_of_a_file.py").write_text(METRIC)
     yield
-    for name in ("methods_of_a_file", "split_of_a_file"):
+    for name in ("methods_of_a_file", "split_of_a_file", "metric_of_a_file"):
         sys.modules.pop(name, None)
 
 
@@ -84,4 +92,30 @@ def test_a_class_in_a_file_is_the_run_of_its_object(files, tmp_path):
 def test_what_is_wrong_with_a_file_is_one_line(files, algorithm, message):
     with pytest.raises(fgl_bench.UserError) as caught:
         fgl_bench.run(algorithm, "csbm", num_clients=3, rounds=1, seeds=[0])
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_function_is_a_metric_by_its_file_and_a_column_of_scores(files, tmp_path):
+    small = {"num_clients": 3, "rounds": 2, "seeds": [0, 1], "results_dir": str(tmp_path / "runs")}
+    done = fgl_bench.run("fedavg", "csbm", metrics=["metric_of_a_file.py:shares", "macro_f1"], **small)
+    scores = done.scores()
+    assert scores["shares"].tolist() == pytest.approx(scores["score"].tolist()), "the accuracy, by another function"
+    assert {"macro_f1", "shares"} <= {*scores} and done.summary["config"]["metrics"] == ["metric_of_a_file.shares", "macro_f1"]
+    assert "metric_of_a_file:metric_of_a_file.py" in done.summary["config"]["code"]
+    assert "test shares in %" in str(fgl_bench.table(tmp_path / "runs", metric="shares"))
+    assert fgl_bench.load_results(tmp_path / "runs")["shares"].notna().all()
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("shares", "must be a list of accuracy, auc"),
+        ("metric_of_a_file.py:nope", "metrics=[metric_of_a_file.py:nope]: cannot be imported"),
+        ("no.py:shares", "no.py: there is no such file"),
+        ("statistics.accuracy", "metrics=[statistics.accuracy]: cannot be imported"),
+    ],
+)
+def test_what_is_wrong_with_a_metric_is_one_line(files, metric, message):
+    with pytest.raises(fgl_bench.UserError) as caught:
+        fgl_bench.run("fedavg", "csbm", num_clients=3, rounds=1, seeds=[0], metrics=[metric])
     assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -32,6 +32,9 @@ Commands (instead of KEY=VALUE)
                            tuning, costs or fairness
   submit --check FOLDER    test that a method's cells follow the leaderboard's
                            protocol and can be repeated
+  import NODES.csv EDGES.csv label=COLUMN
+                           a graph of your own, also of networkx or PyG, for
+                           dataset=custom
   import FOLDER            cells that another machine stored
   tune SPACE               search hyperparameters on validation scores
   COMMAND --help           the usage of a command

@@ -97,6 +97,8 @@ def content(group: str, choice: str) -> dict[str, Any]:
 
 def own_file(group: str, name: str) -> str:
     """Return advice for the file of a graph given as a dataset; empty if ``name`` is not such a file."""
+    if group == "dataset" and name.endswith((".csv", ".graphml", ".gml", ".json")):
+        return "; fgl-bench import makes a graph of tables and of networkx files, see fgl-bench import --help"
     return f"; a graph of your own is dataset=custom dataset.path={name}" if group == "dataset" and name.endswith((".npz", ".pt")) else ""
 
 

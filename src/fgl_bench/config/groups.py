@@ -108,17 +108,18 @@ def is_object(value: Any) -> bool:
     return OmegaConf.is_dict(value) and "_target_" in value
 
 
-def imported(key: str, target: Any) -> Any:
-    """Import the class (or function) in ``<key>._target_``; raises UserError if it does not exist."""
+def imported(key: str, target: Any, what: str = "") -> Any:
+    """Import the class (or function) in ``<key>._target_``, or in ``what`` for messages; raises UserError if it does not exist."""
     if not isinstance(target, str):
         raise UserError(f"{key}._target_{missing_class(target)}")
+    what = what or f"{key}._target_={target}"
     try:
         module, _, name = target.rpartition(".")
         cls = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # a user's module can raise anything on import
-        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
+        raise UserError(f"{what}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
     if not callable(cls):
-        raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
+        raise UserError(f"{what}: is a {type(cls).__name__}, not a class")
     return cls
 
 

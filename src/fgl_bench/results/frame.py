@@ -69,7 +69,7 @@ class Result:
         ``score`` is the test score at the point ``trip`` with the best validation score of the whole federation. Both are missing if
         the seed diverged before. ``macro_score`` is the unweighted mean over clients at this point. ``client_score`` and
         ``client_macro_score`` are the means with every client at its own best validation point (missing in older runs).
-        ``last_score`` is the test score at the end. Scores are in [0, 1].
+        ``last_score`` is the test score at the end. Scores are in [0, 1]. Every metric of ``metrics=`` has a column of its name.
         """
         import pandas as pd
 
@@ -80,6 +80,9 @@ class Result:
             columns = (summary["seeds"], test["per_seed"], test.get("selected_trips", absent), last)
             for seed, score, trip, last in zip(*columns, strict=True):
                 rows.append({"seed": seed, "evaluated": model, "score": score, "trip": trip, "last_score": last})
+            for name, by_model in summary.get("metrics", {}).items():
+                for row, score in zip(rows[-len(summary["seeds"]) :], by_model[model]["per_seed"], strict=True):
+                    row[name] = score
             for name, choice in OTHERWISE.items():
                 each = selected(test, *choice)
                 for number, row in enumerate(rows[-len(summary["seeds"]) :]):
