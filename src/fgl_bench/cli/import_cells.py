@@ -30,8 +30,8 @@ from fgl_bench.results.shapes import curve_flaw
 from fgl_bench.results.store import READABLE, SCHEMA_VERSION, Untrusted, checked, identity
 from fgl_bench.utils.files import home, write_bytes
 
-USAGE = "fgl-bench import FOLDER [into=results]"
-TABLES = "fgl-bench import NODES.csv EDGES.csv [label=COLUMN] [id=COLUMN] [owner=COLUMN] [drop=COLUMN,...] [out=graph.npz]"
+FOLDERS = "fgl-bench import FOLDER [into=results]"
+USAGE = "fgl-bench import NODES.csv EDGES.csv [label=COLUMN] [id=COLUMN] [owner=COLUMN] [drop=COLUMN,...] [out=graph.npz]"
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile)  # raised by files of another form
 
 
@@ -57,13 +57,13 @@ def run(arguments: Sequence[str]) -> None:
     if any(Path(text).suffix and not home("FOLDER", text).is_dir() for text in arguments if "=" not in text):
         import_graph(arguments)
         return
-    words, rest = read_words(arguments, ("into",), USAGE)
+    words, rest = read_words(arguments, ("into",), FOLDERS)
     if len(rest) != 1:
-        raise UserError(f"{short(' '.join(rest) or 'import what')}: give one folder of cells, {USAGE}; or a graph, {TABLES}")
+        raise UserError(f"{short(' '.join(rest) or 'import what')}: give one folder of cells, {FOLDERS}; or a graph, {USAGE}")
     source, into = home("FOLDER", rest[0]), home("into", words.get("into", ["results"])[0])
     for folder in (source, into):
         if not folder.is_dir():
-            raise UserError(f"{folder}: there is no such folder; {USAGE}")
+            raise UserError(f"{folder}: there is no such folder; {FOLDERS}")
     outcomes = [*import_papers(source, into), *import_leaderboard(source, into)]
     if not outcomes:
         raise UserError(f"{source}: has no cells in cells/ or leaderboard/; make gpu makes such a folder")
@@ -85,9 +85,9 @@ def import_graph(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument is wrong, or the graph cannot be read.
     """
-    words, rest = read_words(arguments, ("label", "id", "owner", "drop", "out"), TABLES)
+    words, rest = read_words(arguments, ("label", "id", "owner", "drop", "out"), USAGE)
     if len(rest) not in (1, 2):
-        raise UserError(f"{short(' '.join(rest))}: give a table of nodes and one of edges, or one file of a graph; {TABLES}")
+        raise UserError(f"{short(' '.join(rest))}: give a table of nodes and one of edges, or one file of a graph; {USAGE}")
     from fgl_bench.data.import_graph import graph
     from fgl_bench.data.own import pack
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import hydra
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -287,7 +288,10 @@ def usage(command: str) -> str:
     text = "".join(block for block in blocks if block.split()[0] == command)
     module = import_module(COMMANDS[command].partition(":")[0])
     line = "" if module.__name__ == "fgl_bench.cli.commands" else getattr(module, "USAGE", "")
-    return f"{text}usage: {line}" if line else text.rstrip()
+    keys = yaml.safe_load(Path(__file__).with_name("help.yaml").read_text(encoding="utf-8"))[command]
+    width = max(map(len, keys)) + 2
+    lines = [row for key, meaning in keys.items() for row in wrapped(f"  {key:<{width}}", meaning)]
+    return "\n".join([text.rstrip(), *(wrapped("usage: ", line) if line else ()), "", *lines])
 
 
 def help_text(folders: Sequence[Path] = ()) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("results/runs")
 MOST_MISSING = 10  # missing runs listed in a terminal
 RANK = "rank"
-NAMES = {"t": "t-test", "wilcoxon": "signed-rank test", "permutation": "permutation test"}
+NAMES = {"t": "t-test", "wilcoxon": "signed-rank test"}
 SIGNS = {"text": ("*", "~"), "md": ("Bold:", "Underlined:"), "tex": ("Bold:", "Underlined:")}
 """By format, the marks of the best of a column and of cells that do not differ significantly from it."""
 

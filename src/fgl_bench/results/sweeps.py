@@ -125,15 +125,15 @@ def in_scope(folder: Path, runs: Sequence[Result], sweep: str | int | None) -> l
         return list(runs)
     shown = [*chosen.runs, *(finished_since(chosen, runs) if sweep is None else ())]
     if sweep is None:
-        note_left_out(sweeps, len(shown), len(runs))
+        note_left_out(chosen, sweeps, len(shown), len(runs))
     return shown
 
 
-def note_left_out(sweeps: Sequence[RecordedSweep], shown: int, total: int) -> None:
+def note_left_out(newest: RecordedSweep, sweeps: Sequence[RecordedSweep], shown: int, total: int) -> None:
     """Note on stderr the shown sweep and how to see others, unless all runs are shown."""
     if shown < total:
         another = f", sweep={sweeps[0].number} to {sweeps[-1].number} one sweep" if len(sweeps) > 1 else ""
-        command = short(sweeps[-1].command)
+        command = short(newest.command)
         print(f"note: {shown} of {total} runs, from the newest sweep ({command}); sweep={ALL} takes all runs{another}", file=sys.stderr)
 
 
@@ -160,10 +160,10 @@ def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: s
     with suppress(UserError):
         if later:
             wider = choose([*chosen.runs, *later], question)
-            note_left_out(sweeps, len(chosen.runs) + len(later), len(runs))
+            note_left_out(chosen, sweeps, len(chosen.runs) + len(later), len(runs))
             return wider
     if sweep is None:
-        note_left_out(sweeps, len(chosen.runs), len(runs))
+        note_left_out(chosen, sweeps, len(chosen.runs), len(runs))
     return choose_or_advise(folder, chosen.runs, question, sweep)
 
 
