@@ -15,6 +15,7 @@ import fgl_bench
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedstar import FedStar
 from fgl_bench.algorithms.local import Local
+from fgl_bench.cli.check import examine
 from fgl_bench.config.choices import choices
 from fgl_bench.config.compose import composed
 from fgl_bench.data.datasets.tu import TU
@@ -68,6 +69,12 @@ def tu(tmp_path_factory):
 def options(task: str, folder: Path, results: Path) -> dict:
     own = {"dataset": "mutag", "data_dir": str(folder)} if task == "graph" else {"dataset": "csbm", **CSBM}
     return {"task": task, **SMALL, **own, "results_dir": str(results)}
+
+
+@pytest.mark.parametrize("task", ["graph", "link"])
+def test_check_tries_a_method_on_a_task(task, tu, capsys):
+    data = ["dataset=mutag", f"data_dir={tu}"] if task == "graph" else []
+    assert examine("fedprox", [f"task={task}", *data]) == 0, capsys.readouterr().out
 
 
 @pytest.mark.parametrize("task", ["graph", "link"])

@@ -62,6 +62,7 @@ def forged(attack, rows=(0, 1, 2, 3), time=0):
 
 def test_uploads_by_hand():
     assert forged(SignFlip(0.25, 2.0)).tolist() == [[1, 1], [2, 4], [3, 1], [-16, -16]]
+    assert torch.equal(forged(SignFlip(0.25, -1.0)), MODELS)  # the reference without an attack
     assert forged(ALIE(0.25, 0.0))[3].tolist() == [2, 2]
     moved = np.array([2, 2]) - 1.5 * MODELS[:3].numpy().std(0)
     assert forged(ALIE(0.25, 1.5))[3].tolist() == pytest.approx(moved)

@@ -16,7 +16,7 @@ from fgl_bench.engine import Bool, Float, Int
 from fgl_bench.engine.random_numbers import normal, step_key
 from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.transfer import put
-from fgl_bench.errors import Range, UserError, above, at_least, between
+from fgl_bench.errors import Range, UserError, at_least, between
 from fgl_bench.utils.seeding import generator
 
 
@@ -133,9 +133,12 @@ class LabelFlip(Attack):
 
 @dataclass
 class SignFlip(Attack):
-    """Malicious clients upload ``received - scale * (trained - received)`` (Li et al., AAAI 2019)."""
+    """Malicious clients upload ``received - scale * (trained - received)`` (Li et al., AAAI 2019).
 
-    ranges: ClassVar[dict[str, Range]] = {"scale": above(0)}
+    With ``scale=-1`` they upload what they trained: a reference without an attack whose scores are of the same clients.
+    """
+
+    ranges: ClassVar[dict[str, Range]] = {"scale": at_least(-1)}
 
     scale: float
 

@@ -113,7 +113,7 @@ def watch(cfg: DictConfig) -> None:
 
         def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
             logits = super().predict(model, parameters, batch, first)
-            self.notes.answered &= bool(torch.isfinite(logits[batch.valid]).all())
+            self.notes.answered &= bool(torch.isfinite(logits[batch.labeled]).all())
             return logits
 
     Listening.__name__ = method.__name__

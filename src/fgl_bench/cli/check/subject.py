@@ -28,11 +28,11 @@ from fgl_bench.scenarios.hooks import check_hooks, supported
 KINDS: dict[str, type] = {"algorithm": Algorithm, "model": Backbone, "split": Split}
 BASES = {"algorithm": "fedavg", "model": "gcn", "split": "metis"}
 SEEDS, CLIENTS, ROUNDS = (0, 1), 4, 4
-SMALL = (
+GRAPH = (
     "dataset=csbm", "dataset.num_nodes=160", "dataset.num_edges=350", "dataset.num_features=16", "dataset.words_per_node=5",
-    "dataset.num_classes=3", "trips=null", "local_epochs=2", f"seeds=[{','.join(map(str, SEEDS))}]", "dtype=float64", "device=cpu",
-    "progress=false",
+    "dataset.num_classes=3",
 )  # fmt: skip
+SMALL = ("trips=null", "local_epochs=2", f"seeds=[{','.join(map(str, SEEDS))}]", "dtype=float64", "device=cpu", "progress=false")
 HIDDEN = 8
 # Values for keys of a user's class that have no defaults.
 USUAL = {
@@ -102,7 +102,8 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
     elif subject.group == "algorithm":  # overrides may set keys that only the paired choices have
         target = OmegaConf.select(OmegaConf.load(path_of(subject.group, str(subject.choice), folders)), "_target_")
         chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
-    cfg = compose([*chosen, *SMALL, *small, *rest])
+    graph = () if "dataset" in given else GRAPH
+    cfg = compose([*chosen, *graph, *SMALL, *small, *rest])
     if subject.own is not None:
         OmegaConf.set_struct(cfg, False)
         cfg[subject.group] = own_node(subject.own, mine, subject.group)
