@@ -149,6 +149,10 @@ def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: s
     Raises:
         UserError: the runs cannot be compared; the message ends with a working command.
     """
+    reporting = [run for run in runs if question.metric in run.summary.get("metrics", {})]
+    if reporting and len(reporting) < len(runs):
+        print(f"note: {len(runs) - len(reporting)} runs without {question.metric} are left out", file=sys.stderr)
+        runs = reporting
     sweeps = read_sweeps(folder, runs)
     chosen = pick(sweeps, sweep)
     runs = without_trials(runs, sweeps) if sweep is None else runs
