@@ -9,14 +9,17 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from fgl_bench.config.choices import GROUPS, choices, config_folder, file_of, path_of, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.results.console import line_width
-from fgl_bench.results.frame import Result, complete_runs, stored_cells
 from fgl_bench.utils.files import home
+
+if TYPE_CHECKING:
+    from fgl_bench.results.frame import Result
 
 USAGE = """\
 Commands (instead of KEY=VALUE)
@@ -109,6 +112,8 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
 
 def stored(name: str) -> list[Result]:
     """Return the run in a folder, the run or cell with a hash, or the cells at ``PAPER/TABLE/ROW/COLUMN`` or at a shorter place."""
+    from fgl_bench.results.frame import complete_runs, stored_cells  # numpy
+
     if (folder := Path(os.path.expanduser(name))).joinpath("summary.json").is_file():
         return complete_runs(folder)
     paper, _, place = name.rstrip("/").partition("/")
