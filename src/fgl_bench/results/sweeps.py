@@ -150,7 +150,7 @@ def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: s
         UserError: the runs cannot be compared; the message ends with a working command.
     """
     reporting = [run for run in runs if question.metric in run.summary.get("metrics", {})]
-    if reporting and len(reporting) < len(runs):
+    if sweep in (None, ALL) and 0 < len(reporting) < len(runs):
         print(f"note: {len(runs) - len(reporting)} runs without {question.metric} are left out", file=sys.stderr)
         runs = reporting
     sweeps = read_sweeps(folder, runs)
