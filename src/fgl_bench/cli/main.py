@@ -71,7 +71,7 @@ It simulates clients for research: there is no secure aggregation.
   fgl-bench -m algorithm=local,fedavg num_clients=10,20
                                  every combination, one after another
   fgl-bench algorithm=my_method.py algorithm.k=3
-                                 a class of your own; so model=, split=, dataset=
+                                 your own class; so model=, split=, dataset=
 
 Options
   --help, --version       this text; the version
