@@ -153,8 +153,9 @@ def execute(arguments: list[str]) -> int:
     if command:
         run_command(command, words[1:], folders)
         return 0
+    arguments = own_choices(mixed_choices(arguments))
     try:
-        sys.argv[1:] = keys_of_swept_groups(options_first(own_choices(mixed_choices(arguments))))
+        sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
         options = parsed(sys.argv[1:])
     except UserError as error:
         complain(error)
