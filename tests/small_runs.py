@@ -32,6 +32,7 @@ DEFAULTS = {
     "local_epochs": 1,
     "batch_nodes": None,
     "clip_gradient": None,
+    "virtual_time": None,
     "lr": 0.01,
     "weight_decay": 5e-4,
     "opt_state": "persist",

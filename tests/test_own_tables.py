@@ -113,9 +113,9 @@ def test_latex_compiles_without_a_warning(swept, tmp_path):
         (["plot", "bars", "runs", "width=nan"], "width=nan: must be"),
         (["plot", "bars", "runs", "side=0"], "side=0: must be an integer from 1 to 20"),
         (["plot", "bars", "runs", "x=trips"], "x=trips: bars take no x="),
-        (["plot", "curves", "runs", "x=miles"], "x=miles: curves take one of trips, round, bytes"),
+        (["plot", "curves", "runs", "x=miles"], "x=miles: curves take one of trips, rounds, bytes, time"),
         (["plot", "bars", "runs", "format=gif"], "format=gif: must be some of pdf, svg, png"),
-        (["plot", "bars", "runs", "style=fancy"], "style=fancy: neither a file nor a style of matplotlib"),
+        (["plot", "bars", "runs", "style=fancy"], "style=fancy: neither a file nor a style; allowed: neurips, ieee"),
         (["plot", "bars", "runs", "style=https://example.org/x.mplstyle"], "neither a file nor a style"),
         (["plot", "bars", "runs", "style=runs"], "style=runs: neither a file"),
         (["plot", "ranks", "runs"], "ranks need at least two rows, and two columns"),
@@ -138,12 +138,39 @@ def compared(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["curves", "bars", "ranks", "pareto", "clients"])
+@pytest.mark.parametrize("kind", ["curves", "bars", "lines", "ranks", "pareto", "clients"])
 def test_every_kind_of_figure_is_written_in_three_formats(compared, kind):
     out = said(command(compared, "plot", kind, "runs", "cols=dataset", f"out=fig/{kind}"))
     assert out.splitlines() == [f"written: fig/{kind}.{ending}" for ending in ("pdf", "svg", "png")]
     assert (compared / f"fig/{kind}.pdf").read_bytes()[:5] == b"%PDF-"
     assert b"Type3" not in (compared / f"fig/{kind}.pdf").read_bytes()
+
+
+def test_lines_have_any_key_on_x_and_a_venue_has_its_width_and_fonts(compared):
+    said(command(compared, "plot", "line", "runs", "x=dataset", "style=ieee", "out=fig/ieee", "format=svg"))
+    text = (compared / "fig/ieee.svg").read_text(encoding="utf-8")
+    assert 'width="252pt"' in text, "a column of 3.5 inches"
+    assert "<!-- PubMed -->" in text and "<!-- FedSA-GCL -->" in text, "display names"
+    told = said(command(compared, "plot", "lines", "runs", "x=dataset", "cols=dataset"), status=1)
+    assert "give one of them" in told
+    told = said(command(compared, "plot", "lines", "runs"), status=1)
+    assert "lines need one key: x=KEY" in told
+
+
+def test_of_more_rows_than_colors_the_best_are_in_color_and_a_note_names_the_others(tmp_path):
+    from fgl_bench.results.plots.kinds import colored
+
+    for number in range(11):
+        store(tmp_path / "runs", f"m{number:02}", per_seed=(0.4 + number / 50, 0.4 + number / 50))
+    done = command(tmp_path, "plot", "curves", "runs", "cols=dataset", "out=fig/many", "format=svg")
+    said(done)
+    assert "in gray: m00, m01, m02, m03\n" in done.stderr
+    text = (tmp_path / "fig/many.svg").read_text(encoding="utf-8")
+    assert "<!-- m04 -->" in text and "<!-- m03 -->" not in text and "#bbbbbb" in text
+    import fgl_bench
+
+    made = fgl_bench.table(tmp_path / "runs", cols="dataset")
+    assert list(colored(made)) == [(f"m{number:02}",) for number in range(4, 11)]
 
 
 def test_python_does_the_same(compared, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fgl_bench.algorithms.base import SemiAsyncServer as SemiAsyncServer
     from fgl_bench.algorithms.base import ServerRounds as ServerRounds
     from fgl_bench.data.datasets.base import Dataset as Dataset
+    from fgl_bench.data.import_graph import graph as graph
     from fgl_bench.data.splits.base import Split as Split
     from fgl_bench.errors import UserError as UserError
     from fgl_bench.models.base import Backbone as Backbone
@@ -42,13 +43,13 @@ PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.base", "SemiAsyncServer": "algorithms.base", "ServerRounds": "algorithms.base",
     "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.frame",
-    "run": "runner.api", "class_scores": "runner.predictions", "confusion_matrix": "runner.predictions",
+    "run": "runner.api", "graph": "data.import_graph", "class_scores": "runner.predictions", "confusion_matrix": "runner.predictions",
     "embeddings": "runner.predictions", "predict": "runner.predictions", "predictions": "runner.predictions",
     "ResultTable": "results.result_table", "table": "results.result_table", "plot": "results.plots.draw",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",
-    "class_scores", "confusion_matrix", "embeddings", "load_models", "load_results", "plot", "predict", "predictions", "run", "table",
+    "class_scores", "confusion_matrix", "embeddings", "graph", "load_models", "load_results", "plot", "predict", "predictions", "run", "table",
 ]  # fmt: skip
 
 

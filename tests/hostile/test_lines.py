@@ -11,7 +11,7 @@ from tests.hostile.worker import Answer
 REFUSED = {
     "dataset=nope": ["dataset=nope", "cora", "csbm"],
     "dataset=coraa": ["did you mean cora, cora_ml or", "fgl-bench ls dataset"],
-    "algorithm=knn.py": ["algorithm._target_=knn.MyClass"],
+    "algorithm=knn.py": ["algorithm=knn.py: there is no such file"],
     "tabel": ["there is no such command; did you mean table?"],
     "experiment=nope/table": ["experiment=nope/table"],
     "bogus_key=1": ["bogus_key", "unknown key", "num_clients"],

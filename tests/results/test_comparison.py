@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 
+import numpy as np
 import pandas
 import pytest
 from scipy import stats
@@ -118,6 +119,60 @@ def test_fewest_trips_are_best(tmp_path):
 def test_clients_and_the_last_point_are_metrics_too(runs):
     for metric in ("last", "worst_client", "best_client", "accuracy"):
         assert "81.5" in str(table(runs, cols="dataset", model_of="received", metric=metric))
+
+
+def test_rounds_and_bytes_to_a_target_are_those_of_the_first_point_that_reaches_it(tmp_path):
+    store(tmp_path, "fedavg", per_seed=(0.5, 0.8))  # at trips 0, 10 and 20: 0, 0.25, 0.5 and 0, 0.4, 0.8
+    of = {cost: table(tmp_path, cols="none", metric=f"{cost}_to_0.3").blocks[0].scores[("fedavg",), ()] for cost in ("rounds", "bytes")}
+    assert of["rounds"].per_seed == {0: 10.0, 1: 5.0} and of["rounds"].lower
+    assert of["bytes"].per_seed == pytest.approx({0: 400e-6, 1: 200e-6})
+    trained = table(tmp_path, cols="none", metric="rounds_to_0.3").blocks[1].scores[("fedavg",), ()]
+    assert trained.per_seed == {0: None, 1: 10.0} and not trained.complete
+    assert "MB up and down to a validation accuracy of 30 %" in str(table(tmp_path, metric="bytes_to_0.3"))
+    with pytest.raises(UserError, match=r"metric=rounds_to_1.5: .*rounds_to_TARGET"):
+        str(table(tmp_path, metric="rounds_to_1.5"))
+
+
+def test_differences_from_a_named_row_are_paired_by_seed(runs):
+    made = table(runs, cols="dataset", model_of="received", against="fedgta")
+    [block] = made.blocks
+    gaps = 100 * (np.array(A) - np.array(B))
+    gap = block.differences[("fedavg",), ("cora",)]
+    assert gap.mean == pytest.approx(gaps.mean()) and gap.half == pytest.approx(stats.t.ppf(0.975, 3) * gaps.std(ddof=1) / 2)
+    p = holm([stats.ttest_rel(A, B).pvalue, stats.ttest_rel(C, B).pvalue])
+    assert [block.differences[(name,), ("cora",)].p for name in ("fedavg", "fedsa_gcl")] == pytest.approx(p)
+    assert ("fedgta",) not in {row for row, _ in block.differences} and block.ranks is None and not block.tests
+    assert f"+{gaps.mean():.1f} ± {gap.half:.1f}, p {gap.p:.3f}" in str(made) and "81.0 ± 2.9" in str(made)
+    frame = made.frame().set_index(["algorithm", "dataset"])
+    assert frame.loc[("fedavg", "cora"), "difference"] == pytest.approx(gap.mean) and frame.loc[("fedavg", "cora"), "p_holm"] == gap.p
+    signed = table(runs, cols="dataset", model_of="received", against="fedgta", test="wilcoxon")
+    by_hand = holm([stats.wilcoxon(np.array(each) - np.array(B)).pvalue for each in (A, C)])
+    assert signed.blocks[0].differences[("fedavg",), ("cora",)].p == pytest.approx(by_hand[0])
+    assert "4 seeds: the p-values of this test are at least 0.12" in " ".join(str(signed).split())
+
+
+def test_clients_are_rows_or_columns_and_do_not_compete(runs, tmp_path):
+    made = table(runs, rows="client", cols="algorithm", where="dataset=cora", model_of="received")
+    assert [row for (row,) in made.chosen.rows] == ["0", "1"] and not made.blocks[0].tests and "best of a column" not in str(made)
+    assert made.blocks[0].scores[("1",), ("fedavg",)].per_seed == {seed: 100 * value for seed, value in enumerate(A)}
+    across = table(runs, cols="client", where="dataset=cora", model_of="trained")
+    assert across.blocks[0].scores[("fedavg",), ("1",)].mean is None, "client 1 has no test node"
+    assert len(table(runs, cols="dataset,client", where="client=0").chosen.columns) == 2
+    with pytest.raises(UserError, match="metric=last: one client is scored by accuracy alone"):
+        str(table(runs, cols="client", where="dataset=cora", metric="last"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"against": "fedav"}, "against=fedav: no such row; did you mean fedavg or fedgta?"),
+        ({"against": "fedavg", "test": "z"}, "test=z: must be one of t, wilcoxon"),
+        ({"test": "wilcoxon"}, "test=wilcoxon: needs against="),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_one_line(runs, asked, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        str(table(runs, cols="dataset", **asked))
 
 
 def test_one_seed_is_not_tested(tmp_path):

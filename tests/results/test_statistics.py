@@ -17,6 +17,7 @@ from fgl_bench.results.statistics import (
     holm,
     paired_t,
     pareto,
+    wilcoxon,
 )
 
 PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=8)
@@ -35,6 +36,13 @@ def test_holm_lies_between_no_correction_and_bonferroni_and_keeps_the_order(p):
         assert raw <= new <= min(1.0, len(p) * raw) + 1e-12
     order = sorted(range(len(p)), key=lambda i: p[i])
     assert [adjusted[i] for i in order] == sorted(adjusted)
+
+
+def test_signed_ranks_of_three_pairs_by_hand():
+    # All gaps are positive: of the 2^3 signs, only the given ones and their opposites are as extreme.
+    assert wilcoxon([3.0, 4.0, 6.0], [2.0, 2.0, 2.0]) == pytest.approx((7 / 3, 0.25))
+    assert wilcoxon([1.0, 2.0], [1.0, 2.0]) == (0.0, 1.0)
+    assert math.isnan(wilcoxon([1.0], [2.0])[1])
 
 
 def test_paired_t_by_hand():

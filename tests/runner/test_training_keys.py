@@ -17,6 +17,7 @@ from fgl_bench.data.sparsity import NoSparsity
 from fgl_bench.data.unseen import leave_out
 from fgl_bench.engine.attacks import unscored
 from fgl_bench.engine.schedules import Constant, Cosine, Step, Warmup
+from fgl_bench.results.scored import warning
 from tests.data.graphs import configured
 
 TINY = {
@@ -91,6 +92,27 @@ def test_an_early_stop_is_the_beginning_of_the_whole_run(tmp_path):
         assert last == max(int(seen[f"val_{model}"].argmax()) for model in ("received", "trained")) + 3 + 2
     alone = made(tmp_path / "alone", **more, patience=3, seeds=[1])
     assert alone.summary["rounds_trained"] == rounds[1:]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "d_psgd", "fedbuff"])
+def test_a_budget_of_virtual_time_gives_the_beginning_of_the_whole_run(method, tmp_path):
+    more = {"rounds": 12, "scenario__slow_fraction": 0.4, "eval_every": 1}
+    whole, short = made(tmp_path, method, **more), made(tmp_path, method, **more, virtual_time=9.0)
+    for seed in (0, 1):
+        curve, before = (result.curve().query(f"seed == {seed}").reset_index(drop=True) for result in (short, whole))
+        count = len(curve)
+        assert 1 < count < len(before) and curve["time"].iloc[-1] >= 9.0 and (curve["time"].iloc[:-2] < 9.0).all()
+        assert short.summary["rounds_trained"][seed] == curve["round"].iloc[-1]
+        known = ["trip", "round", "val_received", "test_received", "val_trained"]
+        pd.testing.assert_frame_equal(curve[known][:-1], before[known][: count - 1])
+    alone = made(tmp_path / "alone", method, **more, virtual_time=9.0, seeds=[1])
+    assert alone.summary["test"]["received"]["per_seed"] == short.summary["test"]["received"]["per_seed"][1:]
+
+
+def test_a_virtual_time_that_is_not_reached_is_said(tmp_path, capsys):
+    assert "before virtual_time=900; give more" in str(warning(made(tmp_path, virtual_time=900.0).summary))
+    with pytest.raises(UserError, match="virtual_time=9.0: must be used with rounds= or trips="):
+        made(tmp_path, virtual_time=9.0, rounds=None)
 
 
 @pytest.mark.parametrize(

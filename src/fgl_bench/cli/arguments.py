@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, O
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 
-from fgl_bench.config.choices import GROUPS, choices, own_file
+from fgl_bench.config.choices import FILE, GROUPS, choices, own_file
 from fgl_bench.config.settings import MOST_SEEDS
 from fgl_bench.config.values import check_lengths
 from fgl_bench.errors import UserError
@@ -152,7 +152,7 @@ def check_choice(override: Override, value: Any) -> None:
         raise UserError(f"{override.input_line}: {group} takes one choice; to compare several: fgl-bench -m {group}=first,second")
     name = value.text if isinstance(value, QuotedString) else value
     named = isinstance(name, str) and "${" not in name and not name.endswith((".yaml", ".yml"))
-    named = named and all(part not in ("", ".", "..") for part in name.split("/"))
+    named = named and (FILE.fullmatch(name) is not None or all(part not in ("", ".", "..") for part in name.split("/")))
     if not override.is_delete() and not named and value is not None:
         how = own_file(group, str(name)) or "; a group takes the name of one, see fgl-bench --help"
         raise UserError(f"{override.input_line}: {name!r} is no choice of {group}{how}")

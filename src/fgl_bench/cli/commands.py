@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fgl_bench.config.choices import GROUPS, choices, file_of, path_of, suggest
+import yaml
+
+from fgl_bench.config.choices import GROUPS, choices, config_folder, file_of, path_of, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.results.console import line_width
 from fgl_bench.utils.files import home
+
+if TYPE_CHECKING:
+    from fgl_bench.results.frame import Result
 
 USAGE = """\
 Commands (instead of KEY=VALUE)
   ls [GROUP]               list the groups, or the choices of a group
   show GROUP/CHOICE        print a choice's file: keys, values and comments
+  show RUN                 print the command and the configuration of a run, or
+                           of a paper's cell: HASH or PAPER/TABLE/ROW/COLUMN
   cp GROUP/CHOICE FOLDER   copy a choice to edit it; run it by
                            fgl-bench --config-dir FOLDER GROUP=my_CHOICE
   check FILE.py            test what must hold for any method, backbone or split
@@ -32,6 +42,9 @@ Commands (instead of KEY=VALUE)
                            tuning, costs or fairness
   submit --check FOLDER    test that a method's cells follow the leaderboard's
                            protocol and can be repeated
+  import NODES.csv EDGES.csv label=COLUMN
+                           a graph of your own, also of networkx or PyG, for
+                           dataset=custom
   import FOLDER            cells that another machine stored
   tune SPACE               search hyperparameters on validation scores
   COMMAND --help           the usage of a command
@@ -52,6 +65,7 @@ COMMANDS = {
     "import": "fgl_bench.cli.import_cells:run",
     "tune": "fgl_bench.cli.tune:search",
 }
+CELLS = config_folder().parent / "results" / "cells"  # those of the package
 CHOOSING = ("ls", "show", "cp", "check", "place", "submit", "tune")  # commands that also take the folders of --config-dir
 
 
@@ -85,12 +99,43 @@ def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
 
 
 def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Print the files of choices."""
+    """Print the files of choices, and the commands and configurations of runs and stored cells."""
     if not arguments:
         raise UserError("show what? such as fgl-bench show algorithm/fedprox; fgl-bench ls lists all")
     for name in arguments:
+        if results := stored(name):
+            shown(results)
+            continue
         _, _, path = file_of(name, folders)
         sys.stdout.write(path.read_text(encoding="utf-8"))
+
+
+def stored(name: str) -> list[Result]:
+    """Return the run in a folder, the run or cell with a hash, or the cells at ``PAPER/TABLE/ROW/COLUMN`` or at a shorter place."""
+    from fgl_bench.results.frame import complete_runs, stored_cells  # numpy
+
+    if (folder := Path(os.path.expanduser(name))).joinpath("summary.json").is_file():
+        return complete_runs(folder)
+    paper, _, place = name.rstrip("/").partition("/")
+    if re.fullmatch(r"[0-9a-f]{12}", name):
+        runs = [run for path in Path("results/runs").glob(f"*/*/*/*/{name}") for run in complete_runs(path)]
+        return runs or [cell for cell in stored_cells(CELLS) if cell.summary["config_hash"] == name][:1]
+    if not place or not (CELLS / paper).is_dir():
+        return []
+    cells = stored_cells(CELLS / paper)
+    exact = [cell for cell in cells if any("/".join(each[:3]) == place for each in cell.summary["places"])]
+    return exact or [cell for cell in cells if any(f"{'/'.join(each[:3])}/".startswith(f"{place}/") for each in cell.summary["places"])]
+
+
+def shown(results: Sequence[Result]) -> None:
+    """Print the command and the configuration of one result; of several, a line for each."""
+    for result in results:
+        command = shlex.join(["fgl-bench", *(result.overrides or ())])
+        if len(results) > 1:
+            print(f"{result.summary['config_hash']}  {command}")
+        else:
+            config = yaml.safe_dump(result.summary["config"], sort_keys=False, allow_unicode=True)
+            print(f"# {result.folder}, config_hash {result.summary['config_hash']}\n# {command}\n{config}", end="")
 
 
 def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:

@@ -30,7 +30,8 @@ from fgl_bench.results.shapes import curve_flaw
 from fgl_bench.results.store import READABLE, SCHEMA_VERSION, Untrusted, checked, identity
 from fgl_bench.utils.files import home, write_bytes
 
-USAGE = "fgl-bench import FOLDER [into=results]"
+FOLDERS = "fgl-bench import FOLDER [into=results]"
+USAGE = "fgl-bench import NODES.csv EDGES.csv [label=COLUMN] [id=COLUMN] [owner=COLUMN] [drop=COLUMN,...] [out=graph.npz]"
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile)  # raised by files of another form
 
 
@@ -48,18 +49,21 @@ class Outcome(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Import a folder; exit status 1 if a cell was refused.
+    """Import a graph, or a folder of cells; exit status 1 if a cell was refused.
 
     Raises:
         UserError: an argument is wrong, or there is nothing to import.
     """
-    words, rest = read_words(arguments, ("into",), USAGE)
+    if any(Path(text).suffix and not home("FOLDER", text).is_dir() for text in arguments if "=" not in text):
+        import_graph(arguments)
+        return
+    words, rest = read_words(arguments, ("into",), FOLDERS)
     if len(rest) != 1:
-        raise UserError(f"{short(' '.join(rest) or 'import what')}: give one folder; {USAGE}")
+        raise UserError(f"{short(' '.join(rest) or 'import what')}: give one folder of cells, {FOLDERS}; or a graph, {USAGE}")
     source, into = home("FOLDER", rest[0]), home("into", words.get("into", ["results"])[0])
     for folder in (source, into):
         if not folder.is_dir():
-            raise UserError(f"{folder}: there is no such folder; {USAGE}")
+            raise UserError(f"{folder}: there is no such folder; {FOLDERS}")
     outcomes = [*import_papers(source, into), *import_leaderboard(source, into)]
     if not outcomes:
         raise UserError(f"{source}: has no cells in cells/ or leaderboard/; make gpu makes such a folder")
@@ -73,6 +77,35 @@ def run(arguments: Sequence[str]) -> None:
         print("make reproduce-tables ARGS=--tables-only and make numbers write the tables with them")
     if refused:
         sys.exit(1)
+
+
+def import_graph(arguments: Sequence[str]) -> None:
+    """Write a user's graph as the file that ``dataset=custom`` reads.
+
+    Raises:
+        UserError: an argument is wrong, or the graph cannot be read.
+    """
+    words, rest = read_words(arguments, ("label", "id", "owner", "drop", "out"), USAGE)
+    if len(rest) not in (1, 2):
+        raise UserError(f"{short(' '.join(rest))}: give a table of nodes and one of edges, or one file of a graph; {USAGE}")
+    from fgl_bench.data.import_graph import graph
+    from fgl_bench.data.own import pack
+
+    given: dict[str, Any] = {key: values[0] for key, values in words.items()}
+    out = home("out", given.pop("out", Path(rest[0]).with_suffix(".npz").name))
+    if out.suffix != ".npz":
+        raise UserError(f"out={short(str(out))}: must end in .npz")
+    if out.exists() and out.samefile(rest[0]):
+        raise UserError(f"{out}: is such a file already; write dataset=custom dataset.path={out}")
+    content = graph(*rest, **given | ({"drop": given["drop"].split(",")} if "drop" in given else {}))
+    try:
+        write_bytes(out, pack(content))
+    except OSError as error:
+        raise UserError(f"out={short(str(out))}: cannot be written ({error.strerror})") from error
+    owners = " split=natural" if "owner" in content else ""
+    masks = " split.masks=given split.ratios=null" if "train_mask" in content else ""
+    print(f"written: {out}: {len(content['y'])} nodes, {content['edge_index'].shape[1]} edges\nrun it:")
+    print(f"  fgl-bench dataset=custom dataset.path={out} dataset.name={out.stem}{owners}{masks} algorithm=fedavg")
 
 
 def import_papers(source: Path, into: Path) -> Iterator[Outcome]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import hydra
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -41,6 +42,7 @@ from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import groups
 from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines, suggest
 from fgl_bench.config.compose import mixed_choices
+from fgl_bench.config.own_classes import own_choices
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
@@ -68,7 +70,8 @@ It simulates clients for research: there is no secure aggregation.
   fgl-bench task=graph dataset=mutag
   fgl-bench -m algorithm=local,fedavg num_clients=10,20
                                  every combination, one after another
-  fgl-bench algorithm=fedavg algorithm._target_=my_module.MyMethod
+  fgl-bench algorithm=my_method.py algorithm.k=3
+                                 your own class; so model=, split=, dataset=
 
 Options
   --help, --version       this text; the version
@@ -150,8 +153,9 @@ def execute(arguments: list[str]) -> int:
     if command:
         run_command(command, words[1:], folders)
         return 0
+    arguments = own_choices(mixed_choices(arguments))
     try:
-        sys.argv[1:] = keys_of_swept_groups(options_first(mixed_choices(arguments)))
+        sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
         options = parsed(sys.argv[1:])
     except UserError as error:
         complain(error)
@@ -285,7 +289,10 @@ def usage(command: str) -> str:
     text = "".join(block for block in blocks if block.split()[0] == command)
     module = import_module(COMMANDS[command].partition(":")[0])
     line = "" if module.__name__ == "fgl_bench.cli.commands" else getattr(module, "USAGE", "")
-    return f"{text}usage: {line}" if line else text.rstrip()
+    keys = yaml.safe_load(Path(__file__).with_name("help.yaml").read_text(encoding="utf-8"))[command]
+    width = max(map(len, keys)) + 2
+    lines = [row for key, meaning in keys.items() for row in wrapped(f"  {key:<{width}}", meaning)]
+    return "\n".join([text.rstrip(), *(wrapped("usage: ", line) if line else ()), "", *lines])
 
 
 def help_text(folders: Sequence[Path] = ()) -> str:

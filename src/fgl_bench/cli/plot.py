@@ -13,7 +13,7 @@ from fgl_bench.results.plots.draw import OPTIONS, plot
 from fgl_bench.results.question import KEYS, read_words, short
 from fgl_bench.results.result_table import table
 
-USAGE = "fgl-bench plot curves|bars|lines|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split"
+USAGE = "fgl-bench plot curves|bars|lines|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split x=KEY"
 CONFUSION = "fgl-bench plot confusion RUN [model_of=received|trained] [out=FILE]"
 KINDS = ("curves", "bars", "lines", "ranks", "pareto", "clients", "confusion")
 
@@ -26,7 +26,7 @@ def draw(arguments: Sequence[str]) -> None:
     """
     if not arguments or "=" in arguments[0]:
         raise UserError(f"plot what? {USAGE}")
-    kind = arguments[0]
+    kind = "lines" if arguments[0] == "line" else arguments[0]
     if kind == "confusion":
         confusion(arguments[1:])
         return
@@ -34,6 +34,10 @@ def draw(arguments: Sequence[str]) -> None:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
     words, rest = read_words(arguments[1:], (*KEYS, "sweep", *OPTIONS), USAGE)
     given: dict[str, Any] = {key: values if key == "where" else values[0] for key, values in words.items()}
+    if kind == "lines" and "x" in given:
+        if "cols" in given:
+            raise UserError("plot lines: x= is the key of the horizontal axis, as cols= would be; give one of them")
+        given["cols"] = given.pop("x")
     asked = {key: given.pop(key) for key in (*KEYS, "sweep") if key in given}
     for path in plot(kind, table(only_folder(rest, USAGE), **asked), given.pop("out", Path("figures", kind)), **given):
         print(f"written: {path}")

@@ -27,7 +27,7 @@ def show(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument is wrong, or the runs cannot be compared.
     """
-    words, rest = read_words(arguments, (*KEYS, "sweep", "digits", "format", "out"), USAGE)
+    words, rest = read_words(arguments, (*KEYS, "against", "test", "sweep", "digits", "format", "out"), USAGE)
     folder = only_folder(rest, USAGE)
     out, ending = target(words.pop("out", [""])[0], words.pop("format", [""])[0])
     asked = {key: values if key == "where" else values[0] for key, values in words.items() if key != "digits"}

@@ -20,6 +20,8 @@ GROUPS = (
 NAMED = tuple(group for group in GROUPS if group not in ("tracker", "experiment"))  # in results
 
 SHORT = 20  # names that are listed although one is near
+FILE = re.compile(r"[^,\[\]\s'\"]+\.py(?::\w+)?(?![\w.])")
+"""A class in a user's file, ``my_method.py`` or ``my_method.py:MyMethod``, as a choice of a group."""
 
 
 def config_folder() -> Path:
@@ -94,9 +96,9 @@ def content(group: str, choice: str) -> dict[str, Any]:
 
 
 def own_file(group: str, name: str) -> str:
-    """Return advice for a file given as a name: a graph as dataset, or a class; empty if ``name`` is not such a file."""
-    if name.endswith(".py"):
-        return f"; a class of your own is {group}._target_={Path(name).stem}.MyClass"
+    """Return advice for the file of a graph given as a dataset; empty if ``name`` is not such a file."""
+    if group == "dataset" and name.endswith((".csv", ".graphml", ".gml", ".json")):
+        return "; fgl-bench import makes a graph of tables and of networkx files, see fgl-bench import --help"
     return f"; a graph of your own is dataset=custom dataset.path={name}" if group == "dataset" and name.endswith((".npz", ".pt")) else ""
 
 

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from fgl_bench.config.choices import check_readable, config_folder
 from fgl_bench.config.groups import COMMAND
+from fgl_bench.config.own_classes import own_choices
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.values import check_lengths
 from fgl_bench.utils.processes import quoted
@@ -51,7 +52,7 @@ class Composer:
 
     def whole(self, overrides: Iterable[str]) -> DictConfig:
         """Return the configuration including Hydra's group ``hydra``."""
-        overrides = mixed_choices(overrides)
+        overrides = own_choices(mixed_choices(overrides))
         check_lengths(overrides)
         with COMPOSING:
             base = version.getbase()

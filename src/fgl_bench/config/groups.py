@@ -12,7 +12,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
-from fgl_bench.config.choices import config_folder
+from fgl_bench.config.choices import FILE, config_folder
 from fgl_bench.config.identity import canonical
 from fgl_bench.config.schema import alternatives, class_choices, class_fields, schema_of
 from fgl_bench.config.values import plain
@@ -66,7 +66,7 @@ def chosen(cfg: DictConfig, group: str) -> str:
     if (hydra := COMMAND.get()) is not None:
         overridden = key in [text.lstrip("+").partition("=")[0] for text in hydra.overrides.task]
         choice = hydra.runtime.choices.get(group.replace(".", "/"))
-        if isinstance(choice, str) and not overridden:
+        if isinstance(choice, str) and not overridden and not FILE.fullmatch(choice):
             return choice.rpartition("/")[2]  # without subfolders
     return class_label(node, group)
 
@@ -108,17 +108,18 @@ def is_object(value: Any) -> bool:
     return OmegaConf.is_dict(value) and "_target_" in value
 
 
-def imported(key: str, target: Any) -> Any:
-    """Import the class (or function) in ``<key>._target_``; raises UserError if it does not exist."""
+def imported(key: str, target: Any, what: str = "") -> Any:
+    """Import the class (or function) in ``<key>._target_``, or in ``what`` for messages; raises UserError if it does not exist."""
     if not isinstance(target, str):
         raise UserError(f"{key}._target_{missing_class(target)}")
+    what = what or f"{key}._target_={target}"
     try:
         module, _, name = target.rpartition(".")
         cls = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # a user's module can raise anything on import
-        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
+        raise UserError(f"{what}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
     if not callable(cls):
-        raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
+        raise UserError(f"{what}: is a {type(cls).__name__}, not a class")
     return cls
 
 

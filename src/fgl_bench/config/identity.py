@@ -14,6 +14,7 @@ BEFORE: dict[str, Any] = {
     "lr_schedule": {"_target_": "fgl_bench.engine.schedules.Constant"},
     "clip_gradient": None,
     "patience": None,
+    "virtual_time": None,
     "unseen_clients": 0.0,
     "finetune_epochs": 5,
     "scenario.noise": {"_target_": "fgl_bench.data.noise.NoNoise"},

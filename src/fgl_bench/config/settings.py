@@ -24,7 +24,7 @@ MOST_SEEDS = 1000  # also the maximum length of other lists
 RANGES = {
     **dict.fromkeys(("rounds", "trips", "eval_every"), between(1, 10**9)),
     **dict.fromkeys(("batch_nodes", "seeds_per_chunk", "patience", "finetune_epochs"), at_least(1)),
-    **dict.fromkeys(("lr", "checkpoint_minutes", "clip_gradient"), above(0)),
+    **dict.fromkeys(("lr", "checkpoint_minutes", "clip_gradient", "virtual_time"), above(0)),
     **dict.fromkeys(("seeds", "weight_decay"), at_least(0)),
     "num_clients": between(1, 10**7), "local_epochs": between(1, 10**6), "threads": between(1, 1024), "targets": SHARE,
     "participation": Range(0, 1, above=True), "unseen_clients": Range(0, 1, below=True), "memory_budget_gb": Range(0, 1e9, above=True),
@@ -43,6 +43,7 @@ class Settings:
     batch_nodes: Optional[int] = MISSING  # noqa: UP045
     rounds: Optional[int] = MISSING  # noqa: UP045 (OmegaConf reads Optional on every version it supports)
     trips: Optional[int] = MISSING  # noqa: UP045
+    virtual_time: Optional[float] = MISSING  # noqa: UP045
     participation: float = MISSING
     unseen_clients: float = MISSING
     finetune_epochs: int = MISSING
@@ -103,6 +104,8 @@ def check_numbers(cfg: DictConfig) -> None:
         check_range(key, cfg[key], allowed)
     require(len(cfg.seeds) > 0, "seeds", [], "a list of at least one integer, such as [0,1,2,3,4]")
     require(len(set(cfg.seeds)) == len(cfg.seeds), "seeds", cfg.seeds, "distinct; a repeated seed would count one repetition twice")
+    given = cfg.virtual_time is None or cfg.rounds is not None or cfg.trips is not None
+    require(given, "virtual_time", cfg.virtual_time, "used with rounds= or trips=, the most that may be run until then")
     names = {f"{target:g}" for target in cfg.targets}
     require(len(names) == len({*cfg.targets}), "targets", cfg.targets, "distinct in their first six digits, by which they are named")
 

@@ -108,7 +108,7 @@ def unknown_key(error: OmegaConfBaseException) -> str:
     allowed = [str(name) for name in parent if name not in ("hydra", "_target_", "defaults")] if isinstance(parent, DictConfig) else []
     key = str(error.full_key or error.key)
     own = isinstance(parent, DictConfig) and not str(parent.get("_target_") or "fgl_bench.").startswith("fgl_bench.")
-    how = f"; a key of your own class is added by +{key}=..." if own else ""
+    how = f"; with {key.partition('.')[0]}=FILE.py the keys are the fields of your class" if own and not allowed else ""
     return f"{key}: unknown key{how}{suggest(str(error.key), allowed)}"
 
 

@@ -145,22 +145,12 @@ def keep(value: Any, cache_dir: str) -> str:
     """
     try:
         content, ignored = arrays_of(value)
-        x = content.get("x")
-        if x is not None and not isinstance(x, np.ndarray) and (sp.issparse(x) or hasattr(x, "to_sparse_coo")):
-            matrix = sparse_matrix(content.pop("x"))
-            content |= {f"x_{part}": np.asarray(getattr(matrix, part)) for part in CSR_PARTS}
-        arrays: dict[str, Any] = {key: plain_labels(np.asarray(each)) for key, each in content.items()}
-        unfit = [key for key, array in arrays.items() if array.dtype == object]
-        if unfit:
-            raise ValueError(f"{unfit[0]} is not an array of numbers or strings")
+        packed = pack(content)
     except (TypeError, ValueError, KeyError, RuntimeError, AttributeError) as error:
         allowed = "the name of a dataset, a Dataset, a PyG Data, a dict of arrays with x, edge_index and y, or a networkx graph"
         raise UserError(f"dataset: {error}; expected {allowed}") from None
     if ignored:
         say_once(f"note: dataset: ignored: {', '.join(ignored)}")
-    archive = io.BytesIO()
-    np.savez(archive, **arrays)
-    packed = archive.getvalue()
     path = Path(os.path.expanduser(cache_dir)).absolute() / "graphs" / f"{hashlib.sha256(packed).hexdigest()[:16]}.npz"
     try:
         if not path.is_file() or path.read_bytes() != packed:
@@ -168,6 +158,26 @@ def keep(value: Any, cache_dir: str) -> str:
     except OSError as error:
         raise UserError(f"cache_dir: cannot keep the graph in {path} ({error.strerror or error}); name another folder") from None
     return str(path)
+
+
+def pack(content: Mapping[str, Any]) -> bytes:
+    """Return the ``.npz`` file of a graph's arrays.
+
+    Raises:
+        ValueError: one of them is not an array of numbers or strings.
+    """
+    arrays: dict[str, Any] = dict(content)
+    x = arrays.get("x")
+    if x is not None and not isinstance(x, np.ndarray) and (sp.issparse(x) or hasattr(x, "to_sparse_coo")):
+        matrix = sparse_matrix(arrays.pop("x"))
+        arrays |= {f"x_{part}": np.asarray(getattr(matrix, part)) for part in CSR_PARTS}
+    arrays = {key: plain_labels(np.asarray(each)) for key, each in arrays.items()}
+    unfit = [key for key, array in arrays.items() if array.dtype == object]
+    if unfit:
+        raise ValueError(f"{unfit[0]} is not an array of numbers or strings")
+    archive = io.BytesIO()
+    np.savez(archive, **arrays)
+    return archive.getvalue()
 
 
 def sparse_matrix(value: Any) -> sp.csr_matrix:

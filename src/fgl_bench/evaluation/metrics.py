@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from importlib import import_module
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -240,9 +241,21 @@ OF_TWO_CLASSES = ("auc", "ap", "mrr", "hits@1", "hits@3", "hits@10", "hits@20", 
 """Metrics that rank examples of class 1 against those of class 0."""
 
 
+def own_metric(name: str) -> Score:
+    """Return the score of a user's function ``module.function``, of the logits ``[n, Y]`` and labels ``[n]`` of one client's nodes."""
+    module, _, function = name.rpartition(".")
+    value = getattr(import_module(module), function)
+
+    def each(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        rows = zip(logits, labels, mask, strict=True)
+        return torch.tensor([float(value(x[own], y[own])) if own.any() else 0.0 for x, y, own in rows], device=logits.device)
+
+    return _defined(lambda logits, batch: _each(each, logits, batch).to(logits.dtype))
+
+
 def scores(names: Sequence[str]) -> Score:
     """Return a score of all metrics in ``names``, ``[k, n, Y]`` to ``[k, 2 M]``; models are selected by the first metric."""
-    chosen = [METRICS[name] for name in names]
+    chosen = [METRICS[name] if name in METRICS else own_metric(name) for name in names]
     if len(chosen) == 1:
         return chosen[0]
     return lambda logits, batch: torch.cat([score(logits, batch) for score in chosen], 1)

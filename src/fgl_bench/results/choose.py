@@ -9,7 +9,7 @@ from typing import Any
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
-from fgl_bench.results.frame import OF_RUN, Result, value_of
+from fgl_bench.results.frame import CLIENT, OF_RUN, Result, by_client, value_of
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import ANY, Question, as_text, is_number, matches, short
 from fgl_bench.results.scored import DEFAULT_TASK
@@ -70,6 +70,8 @@ class Chosen:
 
 def value(run: Result, key: str) -> Any:
     """Return the run's choice of a group, or the value of a configuration key."""
+    if key == CLIENT:
+        return run.summary.get(key)
     if key in BEFORE:
         return run.summary.get(key, BEFORE[key])
     return run.summary[key] if key in OF_RUN else value_of(run.summary["config"], key)
@@ -82,6 +84,8 @@ def choose(runs: Sequence[Result], question: Question) -> Chosen:
         UserError: a key is unknown, or no run matches.
         Unlike: runs differ in a key that the question does not name.
     """
+    if CLIENT in question.keys:
+        runs = [each for run in runs for each in by_client(run)]
     check_keys(runs, question)
     left = met_by(runs, question.where)
     current = latest(left)
@@ -112,7 +116,7 @@ def met_by(runs: Sequence[Result], where: Mapping[str, Sequence[str]]) -> list[R
 
 def check_keys(runs: Sequence[Result], question: Question) -> None:
     """Refuse keys that no run has."""
-    known = {key for run in runs for key, _ in leaves(run.summary["config"])} | {*OF_RUN, *BEFORE}
+    known = {key for run in runs for key, _ in leaves(run.summary["config"])} | {*OF_RUN, *BEFORE, CLIENT}
     for name, keys in (("rows", question.rows), ("cols", question.cols), ("where", question.where)):
         for key in keys:
             if key not in known:
@@ -142,7 +146,8 @@ def latest(runs: Sequence[Result]) -> list[Result]:
     """Keep the latest of runs that differ only in the source of a user's class, a correction or the content of a raw file."""
     newest: dict[str, Result] = {}
     for run in runs:
-        what = json.dumps({key: inner for key, inner in run.summary["config"].items() if key not in SOURCES}, sort_keys=True)
+        config = {key: inner for key, inner in run.summary["config"].items() if key not in SOURCES}
+        what = json.dumps([config, run.summary.get(CLIENT)], sort_keys=True)
         if what not in newest or newest[what].summary["finished"] <= run.summary["finished"]:
             newest[what] = run
     return [run for run in runs if any(run is newest_run for newest_run in newest.values())]

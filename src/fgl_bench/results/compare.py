@@ -14,15 +14,21 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import spread
 from fgl_bench.results import statistics
 from fgl_bench.results.choose import GROUPS, Chosen, Values
-from fgl_bench.results.frame import Result, trips_to
+from fgl_bench.results.frame import CLIENT, Result, cost_to
 from fgl_bench.results.question import Question, short
 from fgl_bench.results.render import number
 from fgl_bench.results.scored import MARK, diverged_seeds, of_task
 from fgl_bench.results.statistics import Ranks
 
-TRIPS = "trips_to_"
+TO_TARGET = {  # unit in headings, column of history.csv, and a unit of it
+    "trips": ("client trips", "trip", 1.0),
+    "rounds": ("rounds", "round", 1.0),
+    "bytes": ("MB up and down", "bytes", 1e-6),
+    "time": ("virtual time", "time", 1.0),
+}
+COST = re.compile(rf"({'|'.join(TO_TARGET)})_to_(0|1|1\.0+|0?\.\d+)")
 OF_CLIENTS = {"worst_client": min, "best_client": max}
-OTHERS = ("last", *OF_CLIENTS, f"{TRIPS}TARGET")
+OTHERS = ("last", *OF_CLIENTS, *(f"{cost}_to_TARGET" for cost in TO_TARGET))
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,8 @@ def score(run: Result, metric: str | None, model: str) -> Score:
 
     Args:
         metric: None for the run's own metric, another reported metric (``metrics=[macro_f1]``), ``last`` (at the end),
-            ``worst_client``, ``best_client``, or ``trips_to_0.7``: client trips to a validation score. A stored cell knows only its
-            ``targets``.
+            ``worst_client``, ``best_client``, or ``trips_to_0.7``: client trips to a validation score, so also ``rounds_to_``,
+            ``bytes_to_`` and ``time_to_``. A stored cell knows only the trips to its ``targets``.
 
     Raises:
         UserError: the run has no such score.
@@ -79,16 +85,20 @@ def score(run: Result, metric: str | None, model: str) -> Score:
         return of(summary, [OF_CLIENTS[metric](clients) if clients else None for clients in chosen])
     if metric in summary.get("metrics", {}):
         return of(summary, summary["metrics"][metric][model]["per_seed"])
+    if CLIENT in summary:
+        raise UserError(f"metric={short(metric)}: one client is scored by {summary['metric']} alone, of the run's selected point")
     targets = summary["client_trips"]["to_target"]
-    if metric.startswith(TRIPS) and is_share(goal := metric.removeprefix(TRIPS)):
-        by_model = next((count for target, count in targets.items() if float(target) == float(goal)), None)
-        if by_model is None and (run.folder / "history.csv").is_file():
-            by_model = trips_to(run, float(goal))
+    if cost := COST.fullmatch(metric):
+        _, column, unit = TO_TARGET[cost[1]]
+        stored = next((count for target, count in targets.items() if float(target) == float(cost[2])), None)
+        by_model = None
+        if cost[1] == "trips" and stored is not None:
+            by_model = {model: count["per_seed"] for model, count in stored.items()}
+        elif (run.folder / "history.csv").is_file():
+            by_model = cost_to(run, float(cost[2]), column)
         if by_model is not None:
-            per_seed = by_model[model]["per_seed"] if model in by_model else [None] * len(summary["seeds"])  # not scored at every point
-            return of(summary, per_seed, scale=1.0, lower=True)
-    allowed = [summary["metric"], *summary.get("metrics", {}), *(f"{TRIPS}{target}" for target in targets), "last"]
-    allowed += [*OF_CLIENTS] if "per_client" in test else []
+            return of(summary, by_model.get(model, [None] * len(summary["seeds"])), scale=unit, lower=True)  # or not scored at every point
+    allowed = [summary["metric"], *summary.get("metrics", {}), *(f"trips_to_{target}" for target in targets), *OTHERS]
     raise UserError(f"metric={short(metric)}: {name_of(summary)} has no such number{suggest(metric, allowed)}")
 
 
@@ -100,10 +110,6 @@ def of(summary: Mapping[str, Any], per_seed: Sequence[float | None], scale: floa
     return Score(stats["mean"], stats["ci95"], stats["std"], seeds, lower, bool(diverged_seeds(summary)))
 
 
-def is_share(text: str) -> bool:
-    return bool(re.fullmatch(r"\d*\.?\d+", text)) and 0 <= float(text) <= 1
-
-
 def name_of(summary: Mapping[str, Any]) -> str:
     return f"{summary['algorithm']} on {summary['dataset']}, {summary['split']}-{summary['num_clients']},"
 
@@ -113,8 +119,8 @@ def heading(metrics: Sequence[str], metric: str | None) -> str:
     own = " or ".join(metric.replace("_", " ") for metric in dict.fromkeys(metrics))
     if metric is None or metric in metrics:
         return f"test {own} in %"
-    if metric.startswith(TRIPS):
-        return f"client trips to a validation {own} of {100 * float(metric.removeprefix(TRIPS)):g} %"
+    if cost := COST.fullmatch(metric):
+        return f"{TO_TARGET[cost[1]][0]} to a validation {own} of {100 * float(cost[2]):g} %"
     name = metric.replace("_", " ")
     if metric in OF_CLIENTS:
         return f"test {own} in % of the {name}"
@@ -144,6 +150,31 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The difference of a cell from the row that the question names.
+
+    Attributes:
+        mean, half: mean over the common seeds and half-width of the paired 95 % t-interval; None for one seed.
+        p: p-value of the paired test, Holm-corrected over the column; None for fewer than two common seeds.
+        seeds: number of common seeds.
+    """
+
+    mean: float
+    half: float | None
+    p: float | None
+    seeds: int
+
+    @property
+    def significant(self) -> bool:
+        return self.p is not None and self.p < statistics.LEVEL
+
+    def text(self, digits: int) -> str:
+        """Return ``+1.2 ± 0.8, p 0.031``."""
+        p = "" if self.p is None else ", p < 0.001" if self.p < 0.001 else f", p {self.p:.3f}"
+        return f"{self.mean:+.{digits}f}" + ("" if self.half is None else f" ± {self.half:.{digits}f}") + p
+
+
+@dataclass(frozen=True)
 class Block:
     """The scores of one kind of model in a table.
 
@@ -151,6 +182,7 @@ class Block:
         scores: by (row, column), without missing runs.
         tests: for competing cells, in which every seed has a score.
         ranks: over the ``ranked`` columns, in which all rows compete; None for fewer than two rows or columns.
+        differences: for competing cells, where the question names a row to compare with.
     """
 
     model: str
@@ -158,6 +190,7 @@ class Block:
     tests: Mapping[Position, Standing]
     ranks: Ranks | None
     ranked: tuple[Values, ...] = ()
+    differences: Mapping[Position, Difference] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -205,17 +238,47 @@ def block(chosen: Chosen, model: str) -> Block:
     """Compute scores, tests and ranks of one kind of model."""
     scores = {position: score(run, chosen.question.metric, model) for position, run in chosen.runs.items()}
     tests: dict[Position, Standing] = {}
+    differences: dict[Position, Difference] = {}
+    base = None if chosen.question.against is None else row_named(chosen, chosen.question.against)
     for column in chosen.columns:
         competing = {
             row: known for row in chosen.rows if (known := scores.get((row, column))) and known.mean is not None and known.complete
         }
         tests |= {(row, column): test for row, test in tested(competing).items()}
+        if base in competing:
+            differences |= {(row, column): each for row, each in differing(competing, base, chosen.question.test).items()}
+    if base is not None or CLIENT in chosen.question.rows:  # clients do not compete
+        return Block(model, scores, {}, None, differences=differences)
     rows = [row for row in chosen.rows if any((row, column) in tests for column in chosen.columns)]
     ranked = tuple(column for column in chosen.columns if all((row, column) in tests for row in rows))
     values = {label(row): [value_of(scores[row, column]) for column in ranked] for row in rows}
     graphs = [chosen.runs[rows[0], column].summary["dataset"] for column in ranked] if rows else []
     ranks = statistics.average_ranks(values, graphs)
     return Block(model, scores, tests, ranks, ranked)
+
+
+def row_named(chosen: Chosen, name: str) -> Values:
+    """Return the row of this name; raises UserError if there is none."""
+    names = {label(row): row for row in chosen.rows}
+    if name not in names:
+        raise UserError(f"against={short(name)}: no such row{suggest(name, names)}")
+    return names[name]
+
+
+def differing(scores: Mapping[Values, Score], base: Values, test: str) -> dict[Values, Difference]:
+    """Compare the cells of a column with that of ``base``, over the seeds that all of them have."""
+    common = [seed for seed in scores[base].per_seed if all(seed in cell.per_seed for cell in scores.values())]
+    by_seed = {label(row): [cell.per_seed[seed] or 0.0 for seed in common] for row, cell in scores.items()}
+    adjusted = {each.name: each.adjusted for each in statistics.against(label(base), by_seed, test)} if len(common) > 1 else {}
+    result = {}
+    for row in scores:
+        gaps = [own - other for own, other in zip(by_seed[label(row)], by_seed[label(base)], strict=True)]
+        if row != base and gaps:
+            stats = spread(gaps)
+            result[row] = Difference(
+                stats["mean"] or 0.0, stats["ci95"] if len(common) > 1 else None, adjusted.get(label(row)), len(common)
+            )
+    return result
 
 
 def value_of(cell: Score) -> float:

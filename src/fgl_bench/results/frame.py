@@ -69,7 +69,7 @@ class Result:
         ``score`` is the test score at the point ``trip`` with the best validation score of the whole federation. Both are missing if
         the seed diverged before. ``macro_score`` is the unweighted mean over clients at this point. ``client_score`` and
         ``client_macro_score`` are the means with every client at its own best validation point (missing in older runs).
-        ``last_score`` is the test score at the end. Scores are in [0, 1].
+        ``last_score`` is the test score at the end. Scores are in [0, 1]. Every metric of ``metrics=`` has a column of its name.
         """
         import pandas as pd
 
@@ -80,6 +80,9 @@ class Result:
             columns = (summary["seeds"], test["per_seed"], test.get("selected_trips", absent), last)
             for seed, score, trip, last in zip(*columns, strict=True):
                 rows.append({"seed": seed, "evaluated": model, "score": score, "trip": trip, "last_score": last})
+            for name, by_model in summary.get("metrics", {}).items():
+                for row, score in zip(rows[-len(summary["seeds"]) :], by_model[model]["per_seed"], strict=True):
+                    row[name] = score
             for name, choice in OTHERWISE.items():
                 each = selected(test, *choice)
                 for number, row in enumerate(rows[-len(summary["seeds"]) :]):
@@ -120,16 +123,48 @@ def trips_to(run: Result, target: float) -> dict[str, dict[str, Any]]:
 
     Models that were not scored at every point are left out.
     """
-    curve, summary = run.curve(), run.summary
-    late = curve[curve["round"] > summary.get("warmup_rounds", -1)]
+    counts = cost_to(run, target, "trip")
+    return {
+        model: over_seeds([None if n is None else int(n) for n in each], run.summary["config"]["trips"]) for model, each in counts.items()
+    }
+
+
+def cost_to(run: Result, target: float, cost: str) -> dict[str, list[float | None]]:
+    """Return the ``cost`` of every seed at its first evaluation point with a validation score of ``target``; None if it has no such point.
+
+    Models that were not scored at every point are left out.
+
+    Args:
+        cost: a column of ``history.csv`` that never decreases, or ``bytes``, up and down.
+    """
+    curve = run.curve().assign(bytes=lambda table: table["upload_bytes"] + table["download_bytes"])
+    late = curve[curve["round"] > run.summary.get("warmup_rounds", -1)]
     by_model = {}
     for model in MODELS:
-        if (curve[f"val_{model}"].isna() & (curve.get(f"diverged_{model}", 0) == 0)).any():
-            continue
-        first = late[late[f"val_{model}"] >= target].groupby("seed")["trip"].min()
-        counts = [int(first[seed]) if seed in first.index else None for seed in summary["seeds"]]
-        by_model[model] = over_seeds(counts, summary["config"]["trips"])
+        if not (curve[f"val_{model}"].isna() & (curve.get(f"diverged_{model}", 0) == 0)).any():
+            first = late[late[f"val_{model}"] >= target].groupby("seed")[cost].min()
+            by_model[model] = [float(first[seed]) if seed in first.index else None for seed in run.summary["seeds"]]
     return by_model
+
+
+CLIENT = "client"
+"""A key of rows and columns of which a run has all its clients as values."""
+
+
+def by_client(run: Result) -> list[Result]:
+    """Return the run once per client, with that client's scores alone.
+
+    Raises:
+        UserError: the stored result has no scores of clients.
+    """
+    test = run.summary["test"]
+    if any("per_client" not in test[model] for model in MODELS):
+        raise UserError(f"{run.folder}: the stored result of {run.summary['algorithm']} has no scores of clients; give a folder of runs")
+    own = [
+        {model: {"per_seed": [seed[client] for seed in test[model]["per_client"]]} for model in MODELS}
+        for client in range(run.summary["num_clients"])
+    ]
+    return [replace(run, summary={**run.summary, "test": scores, CLIENT: client}) for client, scores in enumerate(own)]
 
 
 def value_of(config: Any, key: str) -> Any:

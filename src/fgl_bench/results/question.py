@@ -11,6 +11,7 @@ import yaml
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError, printable
 from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.results.statistics import TESTS
 
 ANY = "*"
 BOTH = "both"
@@ -27,6 +28,8 @@ class Question:
         where: allowed values by key; ``*`` allows any value, so that runs may differ in it.
         model_of: kinds of models to score.
         metric: see :func:`fgl_bench.results.compare.score`; None for each run's own.
+        against: name of the row that the others are compared with; None compares with the best of a column.
+        test: of these differences, one of :data:`fgl_bench.results.statistics.TESTS`.
     """
 
     rows: tuple[str, ...] = ("algorithm",)
@@ -34,6 +37,8 @@ class Question:
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     model_of: tuple[str, ...] = MODELS
     metric: str | None = None
+    against: str | None = None
+    test: str = "t"
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -50,7 +55,9 @@ class Question:
             given.append("where=" + ",".join(f"{key}={','.join(values)}" for key, values in self.where.items()))
         if len(self.model_of) == 1:
             given.append(f"model_of={self.model_of[0]}")
-        return [*given, *([f"metric={self.metric}"] if self.metric else [])]
+        given += [f"metric={self.metric}"] if self.metric else []
+        given += [f"against={self.against}"] if self.against else []
+        return [*given, *([f"test={self.test}"] if self.test != default.test else [])]
 
 
 KEYS = ("rows", "cols", "where", "model_of", "metric")
@@ -62,6 +69,8 @@ def question(
     where: Words | Mapping[str, Any] = (),
     model_of: str = BOTH,
     metric: str | None = None,
+    against: str | None = None,
+    test: str = "t",
 ) -> Question:
     """Parse a question.
 
@@ -80,8 +89,12 @@ def question(
         raise UserError(f"{twice[0]} cannot be in rows= and in cols=")
     if model_of not in (*MODELS, BOTH):
         raise UserError(f"model_of={short(model_of)}: must be one of {', '.join((*MODELS, BOTH))}")
+    if test not in TESTS:
+        raise UserError(f"test={short(test)}: must be one of {', '.join(TESTS)}")
+    if test != "t" and not against:
+        raise UserError(f"test={test}: needs against=; the best of a column is found by paired t-tests")
     models = MODELS if model_of == BOTH else (model_of,)
-    return Question(named["rows"], named["cols"], conditions(where), models, metric or None)
+    return Question(named["rows"], named["cols"], conditions(where), models, metric or None, against or None, test)
 
 
 def keys_of(name: str, words: Words) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("results/runs")
 MOST_MISSING = 10  # missing runs listed in a terminal
 RANK = "rank"
+NAMES = {"t": "t-test", "wilcoxon": "signed-rank test"}
 SIGNS = {"text": ("*", "~"), "md": ("Bold:", "Underlined:"), "tex": ("Bold:", "Underlined:")}
 """By format, the marks of the best of a column and of cells that do not differ significantly from it."""
 
@@ -84,6 +85,10 @@ class ResultTable(Compared):
             entries = []
             for column in self.chosen.columns:
                 score, test = block.scores.get((row, column)), block.tests.get((row, column))
+                if self.question.against and score and label(row) != self.question.against:
+                    gap = block.differences.get((row, column))
+                    entries.append(render.marked(form, gap.text(self.digits), gap.significant) if gap else "not compared")
+                    continue
                 entries.append(render.marked(form, score.text(self.digits), *((test.best, test.alike) if test else ())) if score else "-")
             rank = [f"{ranks[label(row)]:.2f}" if label(row) in ranks else ""] * bool(ranks)
             result.append((label(row), [*entries, *rank]))
@@ -106,7 +111,14 @@ class ResultTable(Compared):
                     line["seeds"] = " ".join(map(str, score.per_seed))
                     line["per_seed"] = " ".join("" if each is None else str(each) for each in score.per_seed.values())
                     line |= {"best": bool(test and test.best), "not_different": bool(test and (test.best or test.alike))}
-                    line |= {"p_holm": test.p if test else None, "config_hash": run.summary["config_hash"], "folder": str(run.folder)}
+                    if self.question.against:
+                        gap = block.differences.get(position)
+                        line |= {"difference": gap and gap.mean, "difference_ci95": gap and gap.half}
+                    line |= {
+                        "p_holm": gap and gap.p if self.question.against else test.p if test else None,
+                        "config_hash": run.summary["config_hash"],
+                        "folder": str(run.folder),
+                    }
                 line["average_rank"] = block.ranks.ranks.get(label(position[0])) if block.ranks else None
                 lines.append(line)
         return pd.DataFrame(lines)
@@ -122,12 +134,15 @@ def table(
     digits: int = 1,
     width: int = 80,
     sweep: str | int | None = None,
+    against: str | None = None,
+    test: str = "t",
 ) -> ResultTable:
     """Return the runs of a folder as a table: those of its newest sweep, if it has sweeps, and later runs that are comparable with them.
 
     Args:
         rows, cols: keys whose values are the rows and columns, as a list or joined by commas: ``algorithm``, ``dataset``, ``split``,
-            ``num_clients``, ``model``, ``scenario``, ``sparsity``, or a key of the configuration such as ``lr`` or ``algorithm.mu``.
+            ``num_clients``, ``model``, ``scenario``, ``sparsity``, a key of the configuration such as ``lr`` or ``algorithm.mu``, or
+            ``client``, for the scores of every client.
             By default the keys of the sweep's own table, else ``algorithm`` and ``dataset,split``.
         where: allowed values, such as ``{"num_clients": 10, "dataset": ["cora", "citeseer"]}``; ``"*"`` allows any.
         model_of: ``received``, ``trained`` or ``both``.
@@ -135,12 +150,14 @@ def table(
         digits: number of decimals.
         width: line length of ``str()``, in characters.
         sweep: ``"all"`` for all runs of the folder, or the number of a sweep.
+        against: the name of a row; the others then show their differences from it.
+        test: the paired test of these differences, one of :data:`fgl_bench.results.statistics.TESTS`.
 
     Raises:
         UserError: there are no such runs, or they cannot be compared.
     """
     default = Question()
-    asked = question(default.rows if rows is None else rows, default.cols if cols is None else cols, where, model_of, metric)
+    asked = question(default.rows if rows is None else rows, default.cols if cols is None else cols, where, model_of, metric, against, test)
     if isinstance(digits, bool) or digits not in range(7):
         raise UserError(f"digits={digits}: must be an integer from 0 to 6")
     chosen = choose_in(folder_of(results), read_runs(results), asked, sweep, own_keys=rows is None and cols is None)
@@ -169,7 +186,9 @@ def notes(table: Compared, form: str) -> list[str]:
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     standings = [standing for block in table.blocks for standing in block.tests.values()]
     sentences = [f"Mean over {count} seed{'s' * (seeds != [1])}{' ± half-width of the 95 % t-interval' * (seeds[-1] > 1)}."]
-    sentences.append(f"{best} best of a column{' (fewest)' * any(s.lower for block in table.blocks for s in block.scores.values())}.")
+    sentences += differences_note(table, best) if table.question.against else []
+    lower = any(score.lower for block in table.blocks for score in block.scores.values())
+    sentences += [f"{best} best of a column{' (fewest)' * lower}."] if standings else []
     if tests := sorted({standing.seeds for standing in standings if standing.p is not None}):
         corrected = f"paired t-tests over the seeds, Holm-corrected in a column, {100 * LEVEL:g} %"
         sentences.append(f"{alike} not significantly different from the best: {corrected}.")
@@ -199,6 +218,22 @@ def notes(table: Compared, form: str) -> list[str]:
     sentences += [f"{', '.join(names)}: {words}." for words, names in private.items()]
     if table.chosen.superseded:
         sentences.append(f"{table.chosen.superseded} run(s) of an earlier version of a class or of data are left out.")
+    return sentences
+
+
+def differences_note(table: Compared, sign: str) -> list[str]:
+    """Return the explanations of a table of differences."""
+    question = table.question
+    counts = sorted({gap.seeds for block in table.blocks for gap in block.differences.values()})
+    test = f"the p-value of the paired {NAMES[question.test]}, Holm-corrected in a column"
+    sentences = [f"Other rows: their difference from {question.against}, its 95 % t-interval, and {test}."]
+    sentences.append(f"{sign} significant at {100 * LEVEL:g} %.")
+    if counts and question.test != "t" and 2 / 2 ** counts[0] > LEVEL:
+        sentences.append(
+            f"{counts[0]} seeds: the p-values of this test are at least {2 / 2 ** counts[0]:.2g}, so that none is significant."
+        )
+    elif counts and counts[0] < FEW:
+        sentences.append(f"{counts[0]} seeds: a test of so few finds large differences only.")
     return sentences
 
 

@@ -67,8 +67,15 @@ def shares(summary: Mapping) -> str:
 
 
 def warning(summary: Mapping) -> str | None:
-    """Return warnings about seeds that diverged and seeds without a defined score; None without any."""
-    return "\n".join(line for line in (_diverged(summary), _undefined(summary)) if line) or None
+    """Return warnings about diverged seeds, seeds without a defined score and a virtual time that was not reached; None without any."""
+    return "\n".join(line for line in (_diverged(summary), _undefined(summary), _over(summary)) if line) or None
+
+
+def _over(summary: Mapping) -> str:
+    limit, reached = (summary.get("config") or {}).get("virtual_time"), summary.get("virtual_time", 0)
+    if limit is None or reached >= limit:
+        return ""
+    return f"warning: the rounds were over at virtual time {reached:g}, before virtual_time={limit:g}; give more of them"
 
 
 def _undefined(summary: Mapping) -> str:

@@ -96,6 +96,21 @@ def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     return mean, float(2 * stdtr(count - 1, -abs(mean) / error))
 
 
+def wilcoxon(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of a - b and the two-sided p-value of Wilcoxon's signed-rank test (exact for few seeds); as :func:`paired_t`."""
+    from scipy import stats
+
+    gaps = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    p = math.nan if gaps.size < 2 else float(stats.wilcoxon(gaps).pvalue) if gaps.any() else 1.0
+    return float(gaps.mean()), p
+
+
+TESTS: dict[str, Callable[[Sequence[float], Sequence[float]], tuple[float, float]]] = {
+    "t": paired_t, "wilcoxon": wilcoxon,
+}  # fmt: skip
+"""Paired tests of two methods' scores by seed. With n seeds, the p-value of the second is at least 2 / 2^n."""
+
+
 def against_best(scores: Mapping[str, Sequence[float]]) -> tuple[str, list[Comparison]]:
     """Return the method with the best mean, and the comparison of every other method with it.
 
@@ -106,10 +121,10 @@ def against_best(scores: Mapping[str, Sequence[float]]) -> tuple[str, list[Compa
     return best, against(best, scores)
 
 
-def against(one: str, scores: Mapping[str, Sequence[float]]) -> list[Comparison]:
+def against(one: str, scores: Mapping[str, Sequence[float]], test: str = "t") -> list[Comparison]:
     """Compare every other method with ``one``, with Holm's correction over these comparisons; see :func:`against_best`."""
     others = [name for name in scores if name != one]
-    tested = [paired_t(scores[one], scores[name]) for name in others]
+    tested = [TESTS[test](scores[one], scores[name]) for name in others]
     known = [i for i, (_, p) in enumerate(tested) if not math.isnan(p)]
     adjusted = dict(zip(known, holm([tested[i][1] for i in known]), strict=True))
     return [Comparison(name, *tested[i], adjusted.get(i, math.nan)) for i, name in enumerate(others)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Chosen, Unlike, choose, value
-from fgl_bench.results.frame import Result
+from fgl_bench.results.frame import CLIENT, Result
 from fgl_bench.results.question import Question, as_text, canonical, matches, short
 
 NAME = "sweeps.jsonl"
@@ -125,15 +125,15 @@ def in_scope(folder: Path, runs: Sequence[Result], sweep: str | int | None) -> l
         return list(runs)
     shown = [*chosen.runs, *(finished_since(chosen, runs) if sweep is None else ())]
     if sweep is None:
-        note_left_out(sweeps, len(shown), len(runs))
+        note_left_out(chosen, sweeps, len(shown), len(runs))
     return shown
 
 
-def note_left_out(sweeps: Sequence[RecordedSweep], shown: int, total: int) -> None:
+def note_left_out(newest: RecordedSweep, sweeps: Sequence[RecordedSweep], shown: int, total: int) -> None:
     """Note on stderr the shown sweep and how to see others, unless all runs are shown."""
     if shown < total:
         another = f", sweep={sweeps[0].number} to {sweeps[-1].number} one sweep" if len(sweeps) > 1 else ""
-        command = short(sweeps[-1].command)
+        command = short(newest.command)
         print(f"note: {shown} of {total} runs, from the newest sweep ({command}); sweep={ALL} takes all runs{another}", file=sys.stderr)
 
 
@@ -149,6 +149,10 @@ def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: s
     Raises:
         UserError: the runs cannot be compared; the message ends with a working command.
     """
+    reporting = [run for run in runs if question.metric in run.summary.get("metrics", {})]
+    if sweep in (None, ALL) and 0 < len(reporting) < len(runs):
+        print(f"note: {len(runs) - len(reporting)} runs without {question.metric} are left out", file=sys.stderr)
+        runs = reporting
     sweeps = read_sweeps(folder, runs)
     chosen = pick(sweeps, sweep)
     runs = without_trials(runs, sweeps) if sweep is None else runs
@@ -160,10 +164,10 @@ def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: s
     with suppress(UserError):
         if later:
             wider = choose([*chosen.runs, *later], question)
-            note_left_out(sweeps, len(chosen.runs) + len(later), len(runs))
+            note_left_out(chosen, sweeps, len(chosen.runs) + len(later), len(runs))
             return wider
     if sweep is None:
-        note_left_out(sweeps, len(chosen.runs), len(runs))
+        note_left_out(chosen, sweeps, len(chosen.runs), len(runs))
     return choose_or_advise(folder, chosen.runs, question, sweep)
 
 
@@ -179,7 +183,7 @@ def choose_or_advise(folder: Path, runs: Sequence[Result], question: Question, s
 def comparable(folder: Path, runs: Sequence[Result], question: Question, sweep: str | int | None) -> str | None:
     """Return a command for the runs that equal the newest one in all keys outside the question; None without such a command."""
     where: dict[str, tuple[str, ...]] = dict(question.where)
-    asked_for = [run for run in runs if all(met(run, key, allowed) for key, allowed in where.items())]
+    asked_for = [run for run in runs if all(met(run, key, allowed) for key, allowed in where.items() if key != CLIENT)]
     newest_first = sorted(asked_for, key=finished, reverse=True)
     while True:
         narrowed = replace(question, where=where)

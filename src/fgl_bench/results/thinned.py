@@ -49,7 +49,7 @@ def table_of(history: Path) -> pd.DataFrame:
     return table
 
 
-def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
+def curve(history: Path, most: int | None = MOST_POINTS, more: Sequence[str] = ()) -> dict[str, list]:
     """Return test scores and costs at the evaluation points: lists of equal length by name.
 
     Names are ``trips``; for each of ``SCORES`` the mean over the seeds and ``<name>_half``, the half-width of its 95 % interval; for each
@@ -59,6 +59,7 @@ def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
     Args:
         history: a run's ``history.csv``.
         most: maximum number of points, see :func:`thinned`.
+        more: other columns of which the mean is returned.
     """
     table = table_of(history)
     seeds = table["seed"].nunique()
@@ -70,7 +71,7 @@ def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
         return {}
     rows = np.flatnonzero(scored)[thinned(int(scored.sum()), most)]
     result: dict[str, list] = {"trips": scored.index[rows].tolist()}
-    for name in (*SCORES, *SPENT):
+    for name in (*SCORES, *SPENT, *more):
         each = by_seed.get(f"test_{name}" if name in SCORES else name)
         if each is None or each.iloc[rows].isna().any(axis=None):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -142,6 +143,7 @@ def simulation(
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
         forge=forgery(attack, federations, setting) if attack is not None and not pooled else None,
         aggregator=None if isinstance(aggregator, Mean) else aggregator,
+        virtual_time=math.inf if settings.virtual_time is None else settings.virtual_time,
         rate=None if schedule is None or isinstance(schedule, Constant) else partial(schedule.factor, rounds=rounds),
         score_trained=federations[0].score_trained if isinstance(federations[0], ServerFederation) else None,
     )

@@ -87,7 +87,8 @@ def history(
 ) -> History:
     """The evaluation points of one seed with all metrics and training losses; ``logs`` hold the scores and the losses."""
     (_, first), *others = counts.scored.items()
-    return History.of(seed, points, logs[0], first, warmup_rounds, dict(others), cost_history, logs[1], counts.train)
+    named = {name.rpartition(".")[2]: each for name, each in others}  # a user's metric by its function
+    return History.of(seed, points, logs[0], first, warmup_rounds, named, cost_history, logs[1], counts.train)
 
 
 def node_counts(settings: Settings, federations: Sequence[Federation]) -> list[np.ndarray] | None:

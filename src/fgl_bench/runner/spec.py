@@ -96,7 +96,8 @@ def resolve(cfg: DictConfig) -> RunSpec:
     task = build_group(cfg, "task")
     settings = Settings(**{field.name: config[field.name] for field in fields(Settings)})
     settings.num_clients -= unseen_count(cfg)
-    settings.seeds_per_chunk = settings.seeds_per_chunk if settings.patience is None else 1
+    if settings.patience is not None or settings.virtual_time is not None:  # seeds end at different rounds
+        settings.seeds_per_chunk = 1
     return RunSpec(
         settings=settings,
         rounds=rounds,

@@ -122,7 +122,7 @@ def summarize(
         "bytes": moved(histories),
         **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),
         **({"privacy_spent": privacy_spent(spec, spec.privacy, histories)} if isinstance(spec.privacy, DP) else {}),
-        **({"rounds_trained": [int(h.version[-1]) for h in histories]} if settings.patience is not None else {}),
+        **({"rounds_trained": [int(h.version[-1]) for h in histories]} if settings.patience or settings.virtual_time else {}),
         **({"unseen": unseen_summary(outcome.unseen, settings.finetune_epochs)} if outcome.unseen else {}),
         "virtual_time": float(np.mean([h.time[-1] for h in histories])),
         "staleness": staleness(histories),

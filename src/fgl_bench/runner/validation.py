@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from fgl_bench.config.choices import NAMED
-from fgl_bench.config.groups import ROLES, check_role, label
+from fgl_bench.config.groups import ROLES, check_role, imported, label
+from fgl_bench.config.own_classes import module_of
 from fgl_bench.config.pairing import paired, suited
 from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
-from fgl_bench.config.values import check_keys, check_name, check_values
+from fgl_bench.config.values import check_keys, check_name, check_values, plain
 from fgl_bench.errors import UserError, one_of, require, require_choice
 from fgl_bench.utils.patience import say_once
 from fgl_bench.utils.processes import import_torch
@@ -111,11 +112,21 @@ def validate(cfg: DictConfig) -> RunSpec:
 
 
 def check_metrics(cfg: DictConfig) -> None:
-    """metrics, those that the evaluation has; raises UserError."""
-    if cfg.metrics:
-        from fgl_bench.data.checks import METRICS
+    """metrics, those that the evaluation has and functions of the user's, which are named by their module afterwards; raises UserError."""
+    from fgl_bench.data.checks import METRICS
 
-        require(set(cfg.metrics) <= set(METRICS), "metrics", cfg.metrics, "a list of " + one_of(METRICS))
+    for position, name in enumerate(cfg.metrics):
+        if name not in METRICS and "." not in name:
+            own = "or your own function, FILE.py:FUNCTION"
+            raise UserError(f"metrics={plain(cfg.metrics)}: must be a list of {one_of(METRICS)}, {own}")
+        if name in METRICS:
+            continue
+        file, _, function = name.partition(":") if ".py" in name else ("", "", "")
+        target = f"{module_of(file).__name__}.{function}" if file else name
+        imported("metrics", target, f"metrics=[{name}]")
+        if target.rpartition(".")[2] in METRICS:
+            raise UserError(f"metrics=[{name}]: {function} is the name of a metric already; call the function otherwise")
+        cfg.metrics[position] = target
 
 
 def check_ratios(cfg: DictConfig) -> None:

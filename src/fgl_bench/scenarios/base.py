@@ -125,11 +125,14 @@ class Rounds(Stragglers):
         schedules, everybody = self.schedules(sim), torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
         state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, each, method.trains)
 
+        if state.clock[0][-1] >= sim.virtual_time:  # resumed after the last round
+            sim.end = state.number
         for number in (number for number in sim.numbers if state.number <= number < sim.end):
-            if sim.ends is not None and sim.ends(sim, state):
-                sim.end = number + 1
+            last = sim.ends is not None and sim.ends(sim, state)
             chosen = self.draw(sim.setting.seeds, number, count, clients)
             who = Participants(chosen, self._wait(schedules, state.clock, chosen, number), everybody)
+            if last or state.clock[0][-1] >= sim.virtual_time:
+                sim.end = number + 1
             self._replace(sim, state, number, who)
             if sim.rate is not None:
                 sim.trainer.set_rate(sim.rate(number))

@@ -198,7 +198,7 @@ class _Loop(EventState):
                 self.download += self.down
                 self._start(client)
             self._record()
-        while self.trips < sim.trips:
+        while self.trips < sim.trips and self.time < sim.virtual_time:
             if self.due is None:
                 self.due = self._next()
                 self._download(self.due)
@@ -212,6 +212,8 @@ class _Loop(EventState):
                 self._picture()
             if self.trips % sim.eval_every == 0 or self.trips == sim.trips:
                 self._record()
+        if self.records[-1][0] != self.trips:  # the time was over before the trips
+            self._record()
         return True
 
     def _arrive(self, client: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -81,6 +82,7 @@ class Simulation:
         aggregator: makes the server's model of the uploads; None takes the method's own mean.
         rate: factor of the learning rate in every round; None means 1.
         ends: whether the round that begins is the last one; None means that all ``rounds`` are run.
+        virtual_time: of the clock, after which no further round and no further upload counts.
         end: number of the rounds that are run, as far as is known.
         score_trained: evaluation points at which all trained models are scored on the servers' graphs, ``every``, ``final`` or ``never``;
             None where clients score theirs in every trip.
@@ -113,6 +115,7 @@ class Simulation:
     score_trained: str | None = None
     rate: Callable[[int], float] | None = None
     ends: Callable[[Simulation, ScenarioState], bool] | None = None
+    virtual_time: float = math.inf
     numbers: Sequence[int] = field(init=False)
     end: int = field(init=False)
 

@@ -28,8 +28,8 @@ def code_sums(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def outside_modules(config: Mapping[str, Any]) -> list[str]:
-    """Modules outside of this package and of Python's library that some ``_target_`` in ``config`` names a class of."""
-    modules = {target.rpartition(".")[0] for target in targets(config)}
+    """Modules outside of this package and of Python's library that ``metrics`` or some ``_target_`` in ``config`` is of."""
+    modules = {target.rpartition(".")[0] for target in (*targets(config), *config.get("metrics", ()))}
     return sorted(module for module in modules if module.partition(".")[0] not in KNOWN)
 
 

@@ -6,10 +6,6 @@ A case is a promise in words, and a function that checks it.
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import inspect
-import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +18,9 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.choices import choices, file_of, path_of
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import imported
-from fgl_bench.config.wording import one_line
+from fgl_bench.config.own_classes import class_in
 from fgl_bench.data.splits.base import Split
-from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.runner.validation import validate
 from fgl_bench.scenarios.hooks import check_hooks, supported
@@ -74,27 +70,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Subject:
 
 def load(name: str) -> type:
     """Load the class in a file: the one named after a colon, else the only method of the file, else backbone, else split."""
-    file, _, wanted = name.partition(":")
-    path = Path(os.path.expanduser(file)).resolve()
-    if not path.is_file():
-        raise UserError(f"{file}: there is no such file")
-    sys.path.insert(0, str(path.parent))
-    try:
-        module = importlib.import_module(path.stem)
-    except (Exception, SystemExit) as error:  # a user's module can raise anything while it is imported
-        raise UserError(f"{file}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
-    if Path(str(module.__file__)).resolve() != path:
-        raise UserError(f"{file}: another module is called {path.stem} ({module.__file__}); give the file another name")
-    classes = {key: value for key, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__}
-    by_kind = [{key: value for key, value in classes.items() if issubclass(value, kind)} for kind in KINDS.values()]
-    known = {key: value for entries in by_kind for key, value in entries.items()}
-    if wanted and wanted not in known:
-        raise UserError(f"{name}: no such class in it; it defines {', '.join(known) or 'no method, backbone or split'}")
-    candidates = {wanted: known[wanted]} if wanted else next(filter(None, by_kind), {})
-    if len(candidates) != 1:
-        kinds = " or ".join(kind.__name__ for kind in KINDS.values())
-        raise UserError(f"{file}: defines {', '.join(candidates) or f'no class derived from {kinds}'}; name one as {file}:CLASS")
-    return next(iter(candidates.values()))
+    return class_in(name, [*KINDS.values()])
 
 
 def load_method(name: str) -> type[Algorithm]:

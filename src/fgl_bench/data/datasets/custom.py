@@ -65,7 +65,7 @@ class Custom(Dataset):
             raise UserError(f"dataset.path={self.path}: must be the name of a .npz or .pt file")
         path = Path(os.path.expanduser(self.path))
         if path.suffix not in READERS:
-            raise UserError(f"dataset.path={shown(path)}: must end in {' or '.join(READERS)}")
+            raise UserError(f"dataset.path={shown(path)}: must end in {' or '.join(READERS)}; fgl-bench import makes such a file of tables")
         if "*" not in path.name and "?" not in path.name:
             return {self.path: path}
         paths = sorted(Path(name) for name in glob.glob(str(path)))
@@ -83,7 +83,7 @@ class Custom(Dataset):
                 content, ignored = READERS[path.suffix](path)
             except Exception as error:  # parsers of damaged files raise nearly anything
                 raise UserError(f"{source}: cannot be read as plain arrays ({one_line(error)})") from None
-            part, bad_masks = _part(content, source)
+            part, bad_masks = part_of(content, source)
             parts.append(part)
             others += [*ignored, *bad_masks]
         source = f"dataset.path={shown(Path(str(self.path)))}"
@@ -112,7 +112,7 @@ class Custom(Dataset):
         return replace(graph, masks=masks)
 
 
-def _part(content: dict[str, Any], source: str) -> tuple[Part, list[str]]:
+def part_of(content: dict[str, Any], source: str) -> tuple[Part, list[str]]:
     """The checked content of one file, and its masks that are none."""
     labels = _labels(content, source)
     nodes = len(labels)

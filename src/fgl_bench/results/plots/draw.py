@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ("out", "format", "style", "width", "side", "x")
 FORMATS = ("pdf", "svg", "png")
-WIDTHS = {"column": 3.35, "text": 7.0}  # inches
-AXES = {"curves": ("trips", "round", "bytes"), "pareto": ("bytes", "seconds", "trips")}
+AXES = {"curves": ("trips", "rounds", "bytes", "time"), "pareto": ("bytes", "seconds", "trips")}
 WIDEST = 40.0
 ABOUT = 1.55  # default panel width in inches
 
@@ -38,27 +38,31 @@ def plot(
     """Draw the runs of a table and write the figure; returns the written files.
 
     Args:
-        kind: ``curves``, ``bars``, ``lines`` (score against a number in the columns), ``ranks``, ``pareto`` (cost against
+        kind: ``curves``, ``bars``, ``lines`` (score against the key of the columns), ``ranks``, ``pareto`` (cost against
             score) or ``clients``.
         out: file name without an extension, or with that of the only format.
         format: file extensions, joined by commas.
-        style: a matplotlib style name or file, applied after the package's style.
+        style: ``neurips`` or ``ieee`` (fonts and widths), or a matplotlib style name or file, applied after the package's style.
         width: ``column`` or ``text`` of a paper, or inches; by default the column if the panels fit.
         side: number of panels side by side.
-        x: horizontal axis: ``trips``, ``round`` or ``bytes`` for ``curves``; ``bytes``, ``seconds`` or ``trips`` for ``pareto``.
+        x: horizontal axis: ``trips``, ``rounds``, ``bytes`` or ``time`` for ``curves``; ``bytes``, ``seconds`` or ``trips`` for ``pareto``.
 
     Raises:
         UserError: an argument is wrong.
     """
-    from fgl_bench.results.plots.kinds import KINDS
+    from fgl_bench.results.plots.kinds import KINDS, gray_rows
+    from fgl_bench.results.plots.style import WIDTHS
 
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
-    inches = size(width, len(table.chosen.columns) > 1 and kind != "ranks")
+    inches = size(width, len(table.chosen.columns) > 1 and kind not in ("ranks", "lines"), WIDTHS.get(style, WIDTHS[""]))
     abreast = number(side, inches)
-    axes = AXES.get(kind, ())
+    axes, x = AXES.get(kind, ()), "rounds" if x == "round" else x  # as history.csv calls it
     if x and x not in axes:
         raise UserError(f"x={short(x)}: {kind} take {'one of ' if axes else 'no x='}{', '.join(axes)}")
+    gray = gray_rows(table) if kind in ("curves", "lines", "pareto") else []
+    if gray:
+        print(f"note: in color: the rows with the highest mean scores; in gray: {', '.join(gray)}", file=sys.stderr)
     return save(lambda: KINDS[kind](table, inches, abreast, **({"x": x} if x else {})), out, format, style)
 
 
@@ -95,18 +99,18 @@ def target(out: str | Path, format: str) -> tuple[Path, list[str]]:
     return path, list(dict.fromkeys(endings))
 
 
-def size(width: str | float, several: bool) -> float:
+def size(width: str | float, several: bool, widths: Mapping[str, float]) -> float:
     """Return the width in inches."""
     if not width:
-        return WIDTHS["text" if several else "column"]
-    if isinstance(width, str) and width in WIDTHS:
-        return WIDTHS[width]
+        return widths["text" if several else "column"]
+    if isinstance(width, str) and width in widths:
+        return widths[width]
     try:
         inches = float(width)
     except ValueError:
         inches = math.nan
     if not 1 <= inches <= WIDEST:
-        raise UserError(f"width={short(str(width))}: must be one of {', '.join(WIDTHS)}, or inches from 1 to {WIDEST:g}")
+        raise UserError(f"width={short(str(width))}: must be one of {', '.join(widths)}, or inches from 1 to {WIDEST:g}")
     return inches
 
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from fgl_bench.results.plots.style import COLORS, MARKS, STYLE, legend_below, line_style, plt, styled
+from fgl_bench.results.plots.style import COLORS, GRAY, MARKS, STYLE, legend_below, line_style, plt, styled
 from fgl_bench.results.statistics import Ranks, pareto
 
 if TYPE_CHECKING:
@@ -141,15 +141,16 @@ def draw_tradeoff(
     """Draw costs and scores with 95 % intervals. A line joins the Pareto front; the cost axis is logarithmic.
 
     Args:
-        numbers: by name, determines color and marker.
+        numbers: by name, determines color and marker; names without a number are gray.
     """
     sign = -1 if lower else 1
     front = [(points[name][0], sign * points[name][1]) for name in pareto(points)]
     axis.plot(*zip(*front, strict=True), color="#999999", linewidth=0.8, drawstyle="steps-post", zorder=1)
     for name, (cost, score) in points.items():
-        number, half = numbers[name], (halves or {}).get(name, 0.0)
-        color = COLORS[number % len(COLORS)]
-        axis.scatter(cost, sign * score, s=28, label=name, color=color, marker=MARKS[number % len(MARKS)])
+        number, half = numbers.get(name), (halves or {}).get(name, 0.0)
+        color = GRAY if number is None else COLORS[number % len(COLORS)]
+        shape: dict[str, Any] = {"s": 12, "zorder": 1} if number is None else {"s": 28, "label": name, "marker": MARKS[number % len(MARKS)]}
+        axis.scatter(cost, sign * score, color=color, **shape)
         if half:
             axis.errorbar(cost, sign * score, yerr=half, color=color, elinewidth=0.7, capsize=1.5)
     scale_of_costs(axis, [cost for cost, _ in points.values()])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Values
@@ -20,11 +20,13 @@ from fgl_bench.results.frame import Result
 from fgl_bench.results.plots.figures import draw_ranks, draw_tradeoff
 from fgl_bench.results.plots.style import (
     COLORS,
+    GRAY,
     LETTER,
     MARKS,
     RECEIVED,
     TRAINED,
     columns_of_legend,
+    display,
     label_ends,
     legend_below,
     line_style,
@@ -35,7 +37,12 @@ from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import is_number
 from fgl_bench.results.thinned import curve
 
-ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB transferred per seed", 1e9)}
+ALONG = {
+    "trips": ("client trips", "trips", 1.0),
+    "rounds": ("round", "round", 1.0),
+    "bytes": ("GB transferred per seed", "bytes", 1e9),
+    "time": ("virtual time", "time", 1.0),
+}
 COSTS: dict[str, tuple[str, Callable[[Mapping], float]]] = {
     "bytes": ("GB transferred per seed", lambda summary: (summary["bytes"]["upload"] + summary["bytes"]["download"]) / 1e9),
     "seconds": ("seconds of training per seed", lambda summary: summary["seconds"].get("train", math.nan) / len(summary["seeds"])),
@@ -53,13 +60,47 @@ class PanelOf:
     title: str
 
 
+def shown(row: Values) -> str:
+    """Return the display name of a row."""
+    return display(label(row))
+
+
+def title_of(table: Compared, column: Values) -> str:
+    """Return the title of a column; empty for the only one."""
+    return display(column_label(table.question.cols, column)) if column else ""
+
+
+def colored(table: Compared) -> dict[Values, int]:
+    """Return the number of the color of a row; of more than there are colors, the rows with the highest mean scores have one."""
+
+    def standing(row: Values) -> float:
+        scores = [block.scores[row, column] for block in table.blocks for column in table.chosen.columns if (row, column) in block.scores]
+        known = [score.better(score.mean) for score in scores if score.mean is not None]
+        return sum(known) / len(known) if known else -math.inf
+
+    rows = table.chosen.rows
+    most = len(COLORS) if len(rows) <= len(COLORS) else len(COLORS) - 1  # the last one is a gray
+    best = set(sorted(rows, key=standing, reverse=True)[:most])
+    return {row: number for number, row in enumerate(row for row in rows if row in best)}
+
+
+def gray_rows(table: Compared) -> list[str]:
+    """Return the names of the rows that lines and points show in gray."""
+    return [label(row) for row in table.chosen.rows if row not in colored(table)]
+
+
+def style_of(number: int | None) -> dict[str, Any]:
+    """Return color, dashes and order of a line; gray without a number."""
+    return {"color": GRAY, "linewidth": 0.7, "zorder": 1} if number is None else line_style(number)
+
+
 def panels(table: Compared) -> list[PanelOf]:
     """Return the panels, grouped by kind of model."""
     several = len(table.blocks) > 1
     result = []
     for block in table.blocks:
         for column in table.chosen.columns:
-            named = column_label(table.question.cols, column) if column else ""
+            named = title_of(table, column)
             result.append(PanelOf(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
     return result
 
@@ -70,10 +111,10 @@ def unit(table: Compared) -> str:
     return f"{table.unit}{of}"
 
 
-def grid(count: int, width: float, side: int, height: float) -> tuple[Figure, list[Axes]]:
-    """Create a figure with ``count`` panels, at most ``side`` per row."""
+def grid(count: int, width: float, side: int, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """Create a figure with ``count`` panels, at most ``side`` per row, that may share an axis (``sharex``, ``sharey``)."""
     shape = (-(-count // side), min(side, count))
-    figure, axes = plt.subplots(*shape, figsize=(width, height * shape[0] + 0.35), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(*shape, figsize=(width, height * shape[0] + 0.35), squeeze=False, layout="constrained", **shared)
     for axis in axes.flat[count:]:
         axis.set_visible(False)
     return figure, list(axes.flat[:count])
@@ -84,34 +125,36 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
     rows = table.chosen.rows
     if table.question.metric not in (None, *(run.summary["metric"] for run in table.chosen.runs.values())):
         raise UserError(f"metric={table.question.metric}: curves show the runs' own metric only; leave it out")
-    name, scale = ALONG[x]
-    histories = {position: history(run, x) for position, run in table.chosen.runs.items()}
+    name, column, scale = ALONG[x]
+    histories = {position: history(run, column) for position, run in table.chosen.runs.items()}
     # Servers may not score trained models along the run.
-    shown = [panel for panel in panels(table) if any(panel.block.model in line for line in histories.values())]
-    figure, axes = grid(len(shown), width, side, 1.9)
-    labelled = width / min(side, len(shown)) >= LABELED
+    drawn_panels = [panel for panel in panels(table) if any(panel.block.model in line for line in histories.values())]
+    figure, axes = grid(len(drawn_panels), width, side, 1.9, sharey=True)
+    labelled, colors = width / min(side, len(drawn_panels)) >= LABELED, colored(table)
     ends: list[dict[str, tuple[float, float, str]]] = []
-    for axis, panel in zip(axes, shown, strict=True):
+    for axis, panel in zip(axes, drawn_panels, strict=True):
         ends.append({})
-        for number, row in enumerate(rows):
+        for row in rows:
             line = histories.get((row, panel.column), {})
             if panel.block.model not in line:
                 continue
-            along, mean = np.array(line[x]) / scale, 100 * np.array(line[panel.block.model])
+            along, mean = np.array(line[column]) / scale, 100 * np.array(line[panel.block.model])
             half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
-            drawn = line_style(number)
-            axis.plot(along, mean, label=label(row), **drawn)
+            drawn = style_of(colors.get(row))
+            axis.plot(along, mean, label=shown(row) if row in colors else "_", **drawn)
+            if row not in colors:
+                continue
             low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
             axis.fill_between(along, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
-            ends[-1][label(row)] = (float(along[-1]), float(mean[-1]), str(drawn["color"]))
+            ends[-1][shown(row)] = (float(along[-1]), float(mean[-1]), str(drawn["color"]))
         axis.set_title(panel.title)
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(4))
     name_axes(axes, side, name, unit(table))
     if not labelled:
-        legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
+        legend_below(figure, axes, columns_of_legend([shown(row) for row in colors], width))
         return figure
-    margin = max(len(label(row)) for row in rows) * LETTER * points("legend.fontsize") / 72 + 0.12
+    margin = max(len(shown(row)) for row in colors) * LETTER * points("legend.fontsize") / 72 + 0.12
     layout: Any = figure.get_layout_engine()
     layout.set(rect=(0, 0, 1 - margin / width, 1), wspace=margin / width * len(axes))
     figure.draw_without_rendering()
@@ -124,7 +167,7 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
 def history(run: Result, x: str) -> dict[str, list]:
     """Return scores by evaluation point of a run, or the thinned curve of a stored cell."""
     path = run.folder / "history.csv"
-    stored = curve(path, None) if path.is_file() else run.summary.get("curve") or {}
+    stored = curve(path, None, ("time",)) if path.is_file() else run.summary.get("curve") or {}
     if x not in stored:
         raise UserError(f"{run.folder}: no curve over {x} is stored with {run.summary['algorithm']} on {run.summary['dataset']}")
     return stored
@@ -136,7 +179,7 @@ def bars(table: Compared, width: float, side: int) -> Figure:
     heights = np.arange(len(rows))[::-1]
     count = len(table.blocks)
     thick = 0.8 / count
-    figure, axes = grid(len(columns), width, side, 0.16 * len(rows) * max(count, 1.4) + 0.75)
+    figure, axes = grid(len(columns), width, side, 0.16 * len(rows) * max(count, 1.4) + 0.75, sharex=True)
     for axis, column in zip(axes, columns, strict=True):
         for number, block in enumerate(table.blocks):
             scored = [(at, block.scores[row, column]) for at, row in zip(heights, rows, strict=True) if (row, column) in block.scores]
@@ -147,12 +190,10 @@ def bars(table: Compared, width: float, side: int) -> Figure:
             mean = [score.mean or 0.0 for _, score in scored]
             whisker: dict[str, Any] = {"linewidth": 0.7, "capsize": 1.5}
             axis.barh(at, mean, 0.92 * thick, xerr=half, color=color, label=f"{block.model} model", error_kw=whisker)
-        axis.set(
-            yticks=heights, yticklabels=[label(row) for row in rows], title=column_label(table.question.cols, column) if column else ""
-        )
-        axis.set_xlim(left=0)
+        axis.set(yticks=heights, yticklabels=[shown(row) for row in rows], title=title_of(table, column))
         axis.grid(axis="y", visible=False)
         axis.xaxis.set_major_locator(MaxNLocator(4))
+    axes[0].set_xlim(left=0)  # of all panels, once all are drawn
     name_axes(axes, side, unit(table))
     if count > 1:
         legend_below(figure, axes, count)
@@ -160,25 +201,40 @@ def bars(table: Compared, width: float, side: int) -> Figure:
 
 
 def lines(table: Compared, width: float, side: int) -> Figure:
-    """Draw scores with 95 % intervals against the key of the columns, whose values are numbers: a line per row, a panel per kind of model.
+    """Draw scores with 95 % intervals against the key of the columns: a line per row, a panel per kind of model.
+
+    Positive numbers over more than a decade and a half have a logarithmic axis; values that are no numbers are equally far apart.
 
     Raises:
-        UserError: the columns are of several keys, or their values are no numbers.
+        UserError: the columns are of several keys.
     """
-    keys, columns, rows = table.question.cols, table.chosen.columns, table.chosen.rows
-    if len(keys) != 1 or not all(is_number(text) for (text,) in columns):
-        raise UserError("lines need one key with numbers in cols=, such as cols=scenario.attack.fraction")
-    figure, axes = grid(len(table.blocks), width, side, 1.9)
+    keys, columns, rows, colors = table.question.cols, table.chosen.columns, table.chosen.rows, colored(table)
+    if len(keys) != 1:
+        raise UserError("lines need one key: x=KEY, such as x=lr or x=scenario.attack.fraction")
+    numeric = all(is_number(text) for (text,) in columns)
+    places = {column: float(column[0]) if numeric else float(number) for number, column in enumerate(columns)}
+    figure, axes = grid(len(table.blocks), width, side, 1.9, sharey=True)
     for axis, block in zip(axes, table.blocks, strict=True):
-        for number, row in enumerate(rows):
-            scores = {float(column[0]): block.scores[row, column] for column in columns if (row, column) in block.scores}
+        for row in rows:
+            number = colors.get(row)
+            scores = {places[column]: block.scores[row, column] for column in columns if (row, column) in block.scores}
             drawn = {x: score for x, score in scores.items() if score.mean is not None}
-            means, halves = [score.mean or 0.0 for score in drawn.values()], [score.half or 0.0 for score in drawn.values()]
-            style: dict[str, Any] = {"marker": MARKS[number % len(MARKS)], "markersize": 3, "elinewidth": 0.7, "capsize": 1.5}
-            axis.errorbar(list(drawn), means, yerr=halves, label=label(row), **style, **line_style(number))
+            means = [score.mean or 0.0 for score in drawn.values()]
+            reach = [(score.mean or 0.0, math.inf if score.lower else 100 - (score.mean or 0.0)) for score in drawn.values()]
+            halves = [[min(score.half or 0.0, limit[end]) for score, limit in zip(drawn.values(), reach, strict=True)] for end in (0, 1)]
+            style: dict[str, Any] = {} if number is None else {"marker": MARKS[number % len(MARKS)], "elinewidth": 0.7, "capsize": 1.5}
+            known: dict[str, Any] = {"yerr": halves, "label": shown(row)} if number is not None else {}
+            axis.errorbar(list(drawn), means, markersize=3, **known, **style, **style_of(number))
+        if not numeric:
+            tilted: dict[str, Any] = {"rotation": 30, "ha": "right"} if len(columns) > 4 else {}
+            axis.set_xticks(list(places.values()), [display(text) for (text,) in columns], **tilted)
+        elif min(places.values()) > 0 and max(places.values()) > 30 * min(places.values()):
+            axis.set_xscale("log")
+            axis.set_xticks(list(places.values()), [text for (text,) in columns])
+            axis.xaxis.set_minor_locator(NullLocator())
         axis.set_title(f"{block.model} model" if len(axes) > 1 else "")
-    name_axes(axes, side, keys[0], unit(table))
-    legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
+    name_axes(axes, side, keys[0].replace("_", " "), unit(table))
+    legend_below(figure, axes, columns_of_legend([shown(row) for row in colors], width))
     return figure
 
 
@@ -191,6 +247,7 @@ def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
     for number, axis in enumerate(axes):
         if number + side >= len(axes):
             axis.set_xlabel(textwrap.fill(x, wide))
+            axis.tick_params(labelbottom=True)
         if number % side == 0 and y:
             axis.set_ylabel(textwrap.fill(y, high))
         if number % side and not y:
@@ -202,39 +259,45 @@ def ranks(table: Compared, width: float, side: int) -> Figure:
     ranked = [(block, block.ranks) for block in table.blocks if block.ranks is not None]
     if not ranked:
         raise UserError("ranks need at least two rows, and two columns in which all of them have a run and a score; give more cols=")
-    return draw_ranks([(each, f"{block.model} model, {each.columns} columns") for block, each in ranked], width)
+    named = [replace(each, ranks=renamed(each.ranks), intervals=renamed(each.intervals)) for _, each in ranked]
+    titles = [f"{block.model} model, {each.columns} columns" for block, each in ranked]
+    return draw_ranks(list(zip(named, titles, strict=True)), width)
+
+
+def renamed(by_row: Mapping[str, Any]) -> dict[str, Any]:
+    return {display(name): each for name, each in by_row.items()}
 
 
 def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
     """Draw scores against costs with 95 % intervals; a line joins the Pareto front."""
     if x == "seconds" and len({on_cpu(run.summary) for run in table.chosen.runs.values()}) > 1:
         raise UserError("x=seconds: a CPU made some of these runs, a GPU others; take x=bytes or x=trips, or use one device=")
-    shown, rows, (name, cost) = panels(table), table.chosen.rows, COSTS[x]
-    figure, axes = grid(len(shown), width, side, 1.75)
-    for axis, panel in zip(axes, shown, strict=True):
+    drawn, rows, colors, (name, cost) = panels(table), table.chosen.rows, colored(table), COSTS[x]
+    figure, axes = grid(len(drawn), width, side, 1.75, sharey=True)
+    for axis, panel in zip(axes, drawn, strict=True):
         scores = {row: score for row in rows if (score := panel.block.scores.get((row, panel.column))) and score.mean is not None}
         points = {
-            label(row): (cost(table.chosen.runs[row, panel.column].summary), score.better(score.mean or 0.0))
+            shown(row): (cost(table.chosen.runs[row, panel.column].summary), score.better(score.mean or 0.0))
             for row, score in scores.items()
         }
-        halves = {label(row): score.half or 0.0 for row, score in scores.items()}
+        halves = {shown(row): score.half or 0.0 for row, score in scores.items()}
         lower = any(score.lower for score in scores.values())
-        draw_tradeoff(axis, points, {label(row): number for number, row in enumerate(rows)}, halves, lower)
+        draw_tradeoff(axis, points, {shown(row): number for row, number in colors.items()}, halves, lower)
         axis.set(title=panel.title)
     name_axes(axes, side, name, unit(table))
-    legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
+    legend_below(figure, axes, columns_of_legend([shown(row) for row in colors], width))
     return figure
 
 
 def clients(table: Compared, width: float, side: int) -> Figure:
     """Draw the distribution of client scores: one box per row over all seeds; a dot is a client of a seed."""
-    shown, rows = panels(table), table.chosen.rows
+    drawn, rows = panels(table), table.chosen.rows
     if table.question.metric not in (None, *(run.summary["metric"] for run in table.chosen.runs.values())):
         raise UserError(f"metric={table.question.metric}: clients are scored by the runs' own metric only; leave it out")
-    figure, axes = grid(len(shown), width, side, 0.24 * len(rows) + 0.75)
+    figure, axes = grid(len(drawn), width, side, 0.24 * len(rows) + 0.75, sharex=True)
     heights = np.arange(len(rows))[::-1]
     jitter = np.random.default_rng(0)
-    for axis, panel in zip(axes, shown, strict=True):
+    for axis, panel in zip(axes, drawn, strict=True):
         for at, row in zip(heights, rows, strict=True):
             if (row, panel.column) in table.chosen.runs:
                 values = 100 * np.array(list(scored_clients(table.chosen.runs[row, panel.column], panel.block.model)))
@@ -243,7 +306,7 @@ def clients(table: Compared, width: float, side: int) -> Figure:
                 middle = {"color": COLORS[5], "linewidth": 1.4}
                 parts: dict[str, Any] = {"boxprops": thin, "whiskerprops": thin, "capprops": thin, "medianprops": middle}
                 axis.boxplot(values, positions=[at], widths=0.6, orientation="horizontal", showfliers=False, **parts)
-        axis.set(yticks=heights, yticklabels=[label(row) for row in rows], title=panel.title, ylim=(-0.6, len(rows) - 0.4))
+        axis.set(yticks=heights, yticklabels=[shown(row) for row in rows], title=panel.title, ylim=(-0.6, len(rows) - 0.4))
         axis.grid(axis="y", visible=False)
         axis.xaxis.set_major_locator(MaxNLocator(4))
     own = heading([run.summary["metric"] for run in table.chosen.runs.values()], None)

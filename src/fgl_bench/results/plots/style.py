@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import yaml
 
 matplotlib.use("Agg")
 
@@ -47,7 +50,14 @@ ENDINGS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": {"Date": None}},
     "png": {},
 }  # fmt: skip
-TEXT, COLUMN = 7.0, 3.35  # width of a page and of a column, in inches
+TIMES: dict[Any, Any] = {
+    "font.family": "serif", "font.serif": ["Times New Roman", "Nimbus Roman", "STIXGeneral"], "mathtext.fontset": "stix", "ps.fonttype": 42,
+}  # fmt: skip
+VENUES: dict[str, dict[Any, Any]] = {"neurips": TIMES | {"font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9}, "ieee": TIMES}
+TEXT = 7.0  # width of a page in inches
+WIDTHS = {"": {"column": 3.35, "text": TEXT}, "neurips": {"column": 2.7, "text": 5.5}, "ieee": {"column": 3.5, "text": 7.16}}
+"""Widths in inches of one of two figures side by side or of a column, and of the text, by venue."""
+GRAY = "#bbbbbb"  # of rows beyond the colors
 LETTER = 0.6  # average width of a letter, in font sizes
 
 
@@ -62,18 +72,32 @@ def line_style(number: int) -> dict[str, Any]:
     return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[(number // len(COLORS) + number) % len(DASHES)]}
 
 
+@cache
+def display_names() -> dict[str, str]:
+    path = Path(__file__).parents[1] / "display_names.yaml"
+    return {str(key): str(name) for key, name in yaml.safe_load(path.read_text(encoding="utf-8")).items()}
+
+
+def display(text: str) -> str:
+    """Return the display name of a choice (``FedSA-GCL`` for ``fedsa_gcl``); of several in one text, each."""
+    names = display_names()
+    return re.sub(r"[\w.]+", lambda found: names.get(found[0], found[0].replace("_", " ")), text)
+
+
 @contextmanager
 def styled(style: str = "") -> Iterator[None]:
-    """Apply the style of printed figures, then the user's matplotlib style.
+    """Apply the style of printed figures, then a venue's (:data:`VENUES`) or the user's matplotlib style.
 
     Raises:
         UserError: the style does not exist.
     """
     with plt.rc_context(STYLE | PRINTED):
-        if style:
+        if style in VENUES:
+            plt.rcParams.update(VENUES[style])
+        elif style:
             path = home("style", style)
             if style not in plt.style.available and not path.is_file():
-                raise UserError(f"style={style[:60]}: neither a file nor a style of matplotlib; allowed: {', '.join(plt.style.available)}")
+                raise UserError(f"style={style[:60]}: neither a file nor a style; allowed: {', '.join([*VENUES, *plt.style.available])}")
             try:
                 plt.style.use(style if style in plt.style.available else path)
             except (OSError, ValueError, UnicodeDecodeError) as error:
