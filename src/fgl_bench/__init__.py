@@ -49,7 +49,8 @@ PUBLIC = {
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",
-    "class_scores", "confusion_matrix", "embeddings", "graph", "load_models", "load_results", "plot", "predict", "predictions", "run", "table",
+    "class_scores", "confusion_matrix", "embeddings", "graph", "load_models", "load_results", "plot", "predict", "predictions", "run",
+    "table",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from fgl_bench.report.shown import Source
 from fgl_bench.results.cells import NAME as CELLS
 from fgl_bench.results.cells import compact
 from fgl_bench.results.choose import Chosen, Values, choose, latest, unlike, value, values
-from fgl_bench.results.compare import OF_CLIENTS, TRIPS, heading, label, score
+from fgl_bench.results.compare import OF_CLIENTS, heading, label, score
 from fgl_bench.results.frame import Result
 from fgl_bench.results.question import ANY, Question, as_text
 from fgl_bench.results.result_table import ResultTable, in_folder, overrides_at
@@ -79,7 +79,7 @@ def shown_values(keys: Sequence[str], line: Values) -> dict[str, str]:
 def metrics(run: Result) -> Iterator[str]:
     """Yield the names of the metrics that a run may have, its own as ``test``."""
     yield from (TEST, *run.summary.get("metrics", {}), "last", *OF_CLIENTS)
-    yield from (f"{TRIPS}{target}" for target in run.summary["client_trips"]["to_target"])
+    yield from (f"trips_to_{target}" for target in run.summary["client_trips"]["to_target"])
 
 
 def scores_of(run: Result) -> dict[str, dict[str, list[Any]]]:
