@@ -99,15 +99,24 @@ def interval(values: pd.Series) -> str:
     return f"{values.mean():.1f} ± {stats.t.ppf(0.975, len(values) - 1) * stats.sem(values):.1f}"
 
 
+def complete(table: pd.DataFrame) -> list[str]:
+    """Return the graphs with runs of every sweep."""
+    known = set(table.columns[table.notna().any()])
+    needed = {(graph, method, condition) for graph, condition, methods, _ in sweeps() for method in methods.split(",")}
+    return [graph for graph in GRAPHS if all(cell in known for cell in needed if cell[0] == graph)]
+
+
 def lost(table: pd.DataFrame, method: str, condition: str, reference: str) -> str:
-    """Return the points that a method loses to its own score under ``reference``, paired by seed and averaged over the graphs."""
-    after = table.reindex(columns=[(graph, method, condition) for graph in GRAPHS])
-    before = table.reindex(columns=[(graph, method, reference) for graph in GRAPHS])
+    """Return the points that a method loses to its own score under ``reference``, paired by seed and averaged over the complete graphs."""
+    graphs = complete(table)
+    after = table.reindex(columns=[(graph, method, condition) for graph in graphs])
+    before = table.reindex(columns=[(graph, method, reference) for graph in graphs])
     return interval((before - after.to_numpy()).mean(axis=1, skipna=False))
 
 
 def clean(table: pd.DataFrame) -> str:
-    rows = [[method, *(interval(table[graph, method, CLEAN]) for graph in GRAPHS)] for method in METHODS]
+    scores = table.reindex(columns=[(graph, method, CLEAN) for graph in GRAPHS for method in METHODS])
+    rows = [[method, *(interval(scores[graph, method, CLEAN]) for graph in GRAPHS)] for method in METHODS]
     return tabulate(rows, ["method", *GRAPHS], disable_numparse=True)
 
 
@@ -136,7 +145,8 @@ TABLES: dict[str, Callable[[pd.DataFrame], str]] = {"clean": clean, "hardships":
 def page(text: str, scores: pd.DataFrame) -> str:
     """Return the page with every block ``robustness`` filled in."""
     table = points(scores)
-    return filled(text, "robustness", lambda name: ["```text", TABLES[name](table), "```"])
+    graphs = f"complete graphs: {', '.join(complete(table))}"
+    return filled(text, "robustness", lambda name: ["```text", graphs, "", TABLES[name](table), "```"])
 
 
 def main() -> None:
