@@ -38,7 +38,7 @@ METHODS = {"fedavg": lambda: FedAvg(), "fedgta": lambda: FedGTA(**GTA)}
 SETTINGS = {
     "dtype": "float64", "agg_weight": "train", "local_epochs": 2, "lr": 0.01, "weight_decay": 5e-4, "opt_state": "persist",
     "batch_nodes": None, "clip_gradient": None, "participation": 1.0, "eval_every": None, "mixing_at": (), "metrics": (),
-    "feature_dtype": None,
+    "feature_dtype": None, "virtual_time": None,
     "cuda_graphs": False,
 }  # fmt: skip
 

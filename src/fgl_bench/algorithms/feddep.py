@@ -41,7 +41,7 @@ GROUP = 1 << 26  # generated entries per program; more clients run in groups (re
 
 @dataclass
 class FedDEP(FedAvg, Regraphing):
-    """FedAvg of GraphSAGE with generated embeddings of missing neighbors (Zhang, Sun, Ding, Yiu & Yang, AAAI 2024).
+    """FedAvg of GraphSAGE with generated embeddings of missing neighbors (Zhang, Sun, Ding, Yiu & Yang, arXiv 2401.04336, 2024).
 
     Before the first round every client
 

@@ -33,6 +33,7 @@ from fgl_bench.utils.files import home, write_bytes
 FOLDERS = "fgl-bench import FOLDER [into=results]"
 USAGE = "fgl-bench import NODES.csv EDGES.csv [label=COLUMN] [id=COLUMN] [owner=COLUMN] [drop=COLUMN,...] [out=graph.npz]"
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile)  # raised by files of another form
+SAME_SCORES = ("1.0.0",)  # earlier versions that give the scores of this one
 
 
 class Outcome(NamedTuple):
@@ -170,7 +171,7 @@ def flaw_of(cell: Mapping[str, Any], places: Sequence[Any], composer: Composer) 
 def origin_flaw(made_by: Mapping[str, str], commit: str | None, dirty: bool | None) -> str:
     """Return why the code that made a cell is not accepted; empty if it is."""
     here = versions().get("fgl-bench")
-    if made_by.get("fgl-bench") != here:
+    if made_by.get("fgl-bench") not in (here, *SAME_SCORES):
         return f"made by fgl-bench {made_by.get('fgl-bench')}, this is {here}"
     return "made by code that was not committed" if not commit or dirty else ""
 

@@ -246,7 +246,7 @@ def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
     wide, high = (max(int(inches / letter), 12) for inches in (size.get_figwidth() / shape[1] - 0.3, size.get_figheight() / shape[0] - 0.6))
     for number, axis in enumerate(axes):
         if number + side >= len(axes):
-            axis.set_xlabel(textwrap.fill(x, wide))
+            axis.set_xlabel(textwrap.fill(x.replace(".", ". "), wide).replace(". ", "."))  # a key breaks at its dots
             axis.tick_params(labelbottom=True)
         if number % side == 0 and y:
             axis.set_ylabel(textwrap.fill(y, high))
