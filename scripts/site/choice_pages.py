@@ -22,6 +22,7 @@ from fgl_bench.evaluation.summary import half_width
 from fgl_bench.leaderboard.protocol import asked_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.report.method_facts import UNCHECKED, cross_checks
+from fgl_bench.results.plots.style import display_names
 from fgl_bench.scenarios.hooks import supported
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
@@ -38,7 +39,7 @@ TASKS = {"": "nodes", "task=graph": "graphs", "task=link": "links"}
 
 @cache
 def facts(group: str) -> dict[str, dict[str, str]]:
-    """Return display names, papers and formulas of the choices of a group, from methods.yaml or datasets.yaml."""
+    """Return titles, papers and formulas of the choices of a group, from methods.yaml or datasets.yaml."""
     return yaml.safe_load((HERE / f"{'methods' if group == 'algorithm' else 'datasets'}.yaml").read_text(encoding="utf-8"))
 
 
@@ -64,7 +65,7 @@ def bibtex(key: str | None) -> list[str]:
 
 
 def title(group: str, choice: str) -> str:
-    return facts(group)[choice]["title"]
+    return facts(group)[choice].get("title") or display_names()[choice]
 
 
 # ---- methods
@@ -74,7 +75,7 @@ def method_page(choice: str) -> Iterator[str]:
     """Lines of a method's page, without its class."""
     path, fact = path_of("algorithm", choice, ()), facts("algorithm")[choice]
     cls = class_of(path)
-    yield from (f"# {fact['title']}", "", about(path), "")
+    yield from (f"# {title('algorithm', choice)}", "", about(path), "")
     if "paper" in fact:
         yield from (f"Paper: {reference(fact['paper'])}", "")
     yield from ("```console", f"$ fgl-bench algorithm={choice}", "```", "")
@@ -167,7 +168,7 @@ def dataset_page(choice: str) -> Iterator[str]:
     """Lines of a dataset's page, without its class."""
     path, fact = path_of("dataset", choice, ()), facts("dataset")[choice]
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    yield from (f"# {fact['title']}", "", about(path), "", "```console", f"$ fgl-bench dataset={choice}", "```", "")
+    yield from (f"# {title('dataset', choice)}", "", about(path), "", "```console", f"$ fgl-bench dataset={choice}", "```", "")
     yield from ("| property | value |", "|---|---|")
     measured = counts().get(choice)
     for name, text in (measured or {}).items():

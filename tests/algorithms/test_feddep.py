@@ -24,7 +24,7 @@ from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
 
 KEYS = {
-    "max_neighbours": 3, "prototypes": 2, "width": 4, "sampled": 2, "encoder_layers": 2, "encoder_epochs": 3, "encoder_lr": 0.01,
+    "max_neighbors": 3, "prototypes": 2, "width": 4, "sampled": 2, "encoder_layers": 2, "encoder_epochs": 3, "encoder_lr": 0.01,
     "cluster_epochs": [1, 1, 1], "hide": "auto", "hidden_share": 1.0, "latent": 5, "gen_hidden": [6], "gen_dropout": 0.0, "gen_lr": None,
     "gen_weight_decay": 5e-4, "degree_weight": 2.0, "feature_weight": 3.0, "class_weight": 5.0, "initial_missing": 1.0,
     "own_epochs": 1, "shared_epochs": 2,
@@ -42,7 +42,7 @@ def run(algorithm, model=None, federations=None, **settings):
 
 
 def test_without_generated_embeddings_it_is_fedavg_bit_for_bit():
-    assert_same_trips(run(method(max_neighbours=0)), run(FedAvg()), exact=True, fewest=12)
+    assert_same_trips(run(method(max_neighbors=0)), run(FedAvg()), exact=True, fewest=12)
 
 
 def test_the_clients_see_embeddings_that_do_not_change():
@@ -67,7 +67,7 @@ def sage(parameters, x, edges, embeddings, prefix="", layers=2):
 
 
 def test_a_layer_adds_a_linear_function_of_the_embedding():
-    result = run(method(max_neighbours=2))
+    result = run(method(max_neighbors=2))
     setting, batch = result.sim.setting, result.sim.setting.batch
     assert isinstance(setting.model, DeepSAGE)
     views = setting.layout.views(torch.stack([trips[-1][1] for trips in result.trips]))
@@ -87,7 +87,7 @@ def features(client):
 
 def naive(algorithm, shared, views, i, keys, others):
     """Client i's objective, one node, generated embedding and target after the other."""
-    federation_clients, p = algorithm.setting.num_clients, algorithm.max_neighbours
+    federation_clients, p = algorithm.setting.num_clients, algorithm.max_neighbors
     client = shared.graph.clients[i]
     n, own = client.num_nodes, {name: view[i] for name, view in views.items()}
     x, edges = features(client), torch.from_numpy(client.edges)
@@ -146,7 +146,7 @@ def test_the_generators_objective_and_its_gradient_are_the_naive_loops(others):
 
 
 def test_a_prototype_is_a_mean_and_stands_for_hidden_neighbors(monkeypatch):
-    algorithm, embedded = method(max_neighbours=12), []
+    algorithm, embedded = method(max_neighbors=12), []
     batch = run(algorithm).sim.setting.batch
     encode = algorithm.encode
     monkeypatch.setattr(algorithm, "encode", lambda *args: embedded.append(encode(*args)) or embedded[-1])

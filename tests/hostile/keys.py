@@ -46,7 +46,7 @@ ALGORITHMS = {
     "fedgraph": "batches=int[1,oo) most=int[1,oo) noise=real[0,oo) target=real[0,1] cost_weight=real[0,oo) components=int[1,oo)",
     "fedgta": "steps=int[0,oo) alpha=real[0,1] temperature=real(0,oo) orders=int[1,oo) threshold=real[-1,oo) "
     "moments=hybrid|raw|central|none weights=confidence|samples|uniform",
-    "feddep": "max_neighbours=int[0,oo) prototypes=int[1,oo) width=int[1,oo) sampled=int[1,oo) encoder_layers=int[1,oo) "
+    "feddep": "max_neighbors=int[0,oo) prototypes=int[1,oo) width=int[1,oo) sampled=int[1,oo) encoder_layers=int[1,oo) "
     "encoder_epochs=int[0,oo) encoder_lr=real(0,oo) hidden_share=real[0,1] latent=int[1,oo) gen_hidden=ints[1,oo) gen_dropout=real[0,1] "
     "gen_lr=real?(0,oo) gen_weight_decay=real[0,oo) degree_weight=real[0,oo) own_epochs=int[0,oo) shared_epochs=int[0,oo)",
     "fediih": "tau=real[0,oo) elbo_weight=real[0,oo) inference=free|learned inference_layers=int[0,oo) "

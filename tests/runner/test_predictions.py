@@ -124,7 +124,7 @@ def test_what_cannot_be_predicted_is_refused(run, tmp_path):
         outside,
         lists,
     ):
-        with pytest.raises(UserError, match=r"edge_index and x \[N, 1433\]"):
+        with pytest.raises(UserError, match=r"graph: must have x \[N, 1433\] and edge_index"):
             predict(run, wrong)
     with pytest.raises(UserError, match="client 9"):
         predict(run, fits, client=9)

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Setting, Traffic, Upload
 from fgl_bench.data.splits.base import Split
+from fgl_bench.engine import Int
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.hooks import JointTraining, TrainedScore, check_shape
@@ -173,7 +175,13 @@ def _replayable(method: Algorithm) -> bool:
 
 
 class ServerRounds(Algorithm):
-    """A method under ``scenario=sync``: every round the participants train and upload, and the server aggregates."""
+    """A method under ``scenario=sync``: every round the participants train and upload, and the server aggregates.
+
+    Attributes:
+        bytes_before: ``[S, 2]``, bytes that all clients of a seed upload and download before the first round; set by :meth:`prepare`.
+    """
+
+    bytes_before: Int[np.ndarray, "S 2"] | None = None
 
     @abstractmethod
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
@@ -205,9 +213,14 @@ class ServerRounds(Algorithm):
         return 0
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        """Return bytes uploaded and downloaded per seed after ``rounds`` rounds; the base counts :meth:`traffic` once per trip."""
+        """Return bytes uploaded and downloaded per seed after ``rounds`` rounds.
+
+        The base counts :meth:`traffic` once per trip, and :attr:`bytes_before` from the first round on.
+        """
         up, down, _ = self.traffic().bytes
-        return [(trips * up, trips * down)] * len(self.setting.seeds)
+        seeds = len(self.setting.seeds)
+        before = [(0, 0)] * seeds if self.bytes_before is None or not rounds else self.bytes_before.tolist()
+        return [(trips * up + sent, trips * down + obtained) for sent, obtained in before]
 
 
 class SemiAsyncServer(Algorithm):

@@ -84,6 +84,9 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         self.matrices = tuple(name for name in self.shared if len(shapes[name]) > 1)
         proxies = {seed: self.proxy(batch.features.shape[2], generator(seed, "proxy graph")) for seed in setting.seeds}
         self.proxies = ProxyBatch([proxies[seed] for seed, _ in setting.replicas], batch.dtype, batch.device)
+        # Every client downloads the proxy graph once: features, and both ends of every edge (stored in both directions).
+        sizes = [proxies[seed].features.size + proxies[seed].edges.shape[1] for seed in setting.seeds]
+        self.bytes_before = np.array([(0, 4 * size * clients) for size in sizes])
         self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.proxies}
         self.number = 0
         self.seen = torch.zeros(len(proxies), clients, dtype=torch.bool, device=batch.device)
@@ -150,13 +153,6 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
     def traffic(self) -> Traffic:
         model = {"model": sum(self.setting.layout.numel(name) for name in self.shared)}
         return Traffic(upload={**model, "embedding": self._width()}, download=model)
-
-    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        # Every client downloads the proxy graph once: features, and both ends of every edge (stored in both directions).
-        proxies = self.proxies.clients[:: self.proxies.size // len(self.setting.seeds)]
-        sizes = [proxy.features.size + proxy.edges.shape[1] for proxy in proxies]
-        once = [4 * size * self.setting.num_clients if rounds else 0 for size in sizes]
-        return [(up, down + proxy) for (up, down), proxy in zip(super().bytes_after(rounds, trips), once, strict=True)]
 
     def _width(self) -> int:
         layout, part = self.setting.layout, self.proxies.select([0])

@@ -69,7 +69,7 @@ class FedDEP(FedAvg, Regraphing):
     Both codes average classifiers equally: ``agg_weight=uniform``.
 
     Attributes:
-        max_neighbours: P, largest number of embeddings generated per node; 0 disables them: FedAvg.
+        max_neighbors: P, largest number of embeddings generated per node; 0 disables them: FedAvg.
         prototypes: clusters per client.
         width: of embeddings and of the encoder's hidden layers.
         sampled: neighbors per node in the encoder.
@@ -86,16 +86,16 @@ class FedDEP(FedAvg, Regraphing):
     pairing: ClassVar[Mapping[str, str]] = {"model": "graphsage"}
     predicts_alone: ClassVar[bool] = False
     multilabel: ClassVar[bool] = False
-    rebuilt: ClassVar[tuple[str, ...]] = ("streams", "layout", "shared")
+    rebuilt: ClassVar[tuple[str, ...]] = ("streams", "layout")
     ranges: ClassVar[dict[str, Range]] = {
-        "max_neighbours": at_least(0), "prototypes": at_least(1), "width": at_least(1), "sampled": at_least(1),
+        "max_neighbors": at_least(0), "prototypes": at_least(1), "width": at_least(1), "sampled": at_least(1),
         "encoder_layers": at_least(1), "encoder_epochs": at_least(0), "encoder_lr": above(0), "cluster_epochs": at_least(0),
         "hidden_share": SHARE, "latent": at_least(1), "gen_hidden": at_least(1), "gen_dropout": SHARE, "gen_lr": above(0),
         "gen_weight_decay": at_least(0), "degree_weight": at_least(0), "feature_weight": at_least(0), "class_weight": at_least(0),
         "initial_missing": at_least(0), "own_epochs": at_least(0), "shared_epochs": at_least(0),
     }  # fmt: skip
 
-    max_neighbours: int
+    max_neighbors: int
     prototypes: int
     width: int
     sampled: int
@@ -118,7 +118,7 @@ class FedDEP(FedAvg, Regraphing):
     shared_epochs: int
 
     def backbone(self, model: Backbone) -> Backbone:
-        if not self.max_neighbours:
+        if not self.max_neighbors:
             return model
         if not isinstance(model, GraphSAGE):
             raise Unsuited("needs GraphSAGE, to whose convolutions it adds generated embeddings")
@@ -127,33 +127,25 @@ class FedDEP(FedAvg, Regraphing):
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         batch, self.inductive = setting.batch, any(client.present is not None for client in setting.batch.clients)
-        if self.hide == "val" and self.max_neighbours and self.inductive:
+        if self.hide == "val" and self.max_neighbors and self.inductive:
             raise UserError("algorithm.hide=val: in the inductive setting training sees no validation nodes; set algorithm.hide=train")
         if len(self.cluster_epochs) != 3:
             raise UserError(f"algorithm.cluster_epochs={self.cluster_epochs}: give three numbers")
         self.streams = setting.streams("feddep")
-        scalars = self.prototypes * self.width + self.max_neighbours * batch.num_nodes
-        self.shared = scalars.reshape(len(setting.seeds), -1) * (self.max_neighbours > 0)
+        scalars = (self.prototypes * self.width + self.max_neighbors * batch.num_nodes) * (self.max_neighbors > 0)
+        self.bytes_before = 4 * np.outer(scalars.reshape(len(setting.seeds), -1).sum(1), (1, setting.num_clients - 1))
         self.encoder = GraphSAGE(self.width, 2, self.gen_dropout)
-        generated = generator_layout(self.encoder, batch.features.shape[2], self.latent, self.gen_hidden, self.max_neighbours * self.width)
+        generated = generator_layout(self.encoder, batch.features.shape[2], self.latent, self.gen_hidden, self.max_neighbors * self.width)
         classifier = {f"classifier.{name}": shape for name, shape in setting.layout.shapes.items()}
         self.layout = ParameterLayout(generated.shapes | classifier, inputs=("conv0.weight", "classifier.conv0.weight"))
-
-    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        """Add the prototypes and their numbers, sent before training."""
-        once = 4 * self.shared.sum(1) * (rounds > 0)
-        others = self.setting.num_clients - 1
-        return [
-            (up + int(sent), down + int(sent) * others) for (up, down), sent in zip(super().bytes_after(rounds, trips), once, strict=True)
-        ]
 
     # ---- before the first round
 
     @torch.no_grad()
     def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
-        if number or not self.max_neighbours:
+        if number or not self.max_neighbors:
             return None
-        size = max(1, GROUP // (batch.nodes * max(*self.gen_hidden, self.max_neighbours * self.width)))
+        size = max(1, GROUP // (batch.nodes * max(*self.gen_hidden, self.max_neighbors * self.width)))
         groups = [list(range(start, min(start + size, batch.size))) for start in range(0, batch.size, size)]
         shared = self.share(batch, groups)
         graphs, generated = list(dict.fromkeys((batch, evaluation))), []
@@ -170,7 +162,7 @@ class FedDEP(FedAvg, Regraphing):
         for (seed, i), client in zip(self.setting.replicas, batch.clients, strict=True):
             draw = generator(seed, "feddep", "hidden", i)
             hidden.append(hidden_nodes(client, self.hidden_share, draw, inside if self.hide == "auto" else self.hide))
-            impaired.append(impair(client, hidden[-1], self.max_neighbours))
+            impaired.append(impair(client, hidden[-1], self.max_neighbors))
         for rows in groups:
             part, draws = batch.select(rows), Draws(self.streams[rows])
             embedded = self.encode(part, draws)
@@ -181,7 +173,7 @@ class FedDEP(FedAvg, Regraphing):
         first = padded([ids for _, _, ids in impaired], batch.nodes, 0).to(batch.device)
         own = torch.cat(numbers)
         targets = own.gather(1, first.flatten(1)).view(first.shape)
-        lacks = torch.arange(self.max_neighbours, device=batch.device) >= missing[..., None]
+        lacks = torch.arange(self.max_neighbors, device=batch.device) >= missing[..., None]
         graph = Batch([each for each, _, _ in impaired], batch.dtype, batch.device, batch.feature_dtype)
         graph.features = batch.features
         visible = padded([~away for away in hidden], batch.nodes, False).to(batch.device) & batch.valid
@@ -239,7 +231,7 @@ class FedDEP(FedAvg, Regraphing):
         """Return the sum of the generators' objectives, with those of other clients' prototypes if ``others``."""
         missing, visible = shared.missing[rows], shared.visible[rows]
         degree, embeddings = self.generated(views, part, draws(), Dropout(self.gen_dropout, draws()))
-        used = used_slots(degree + 0.5, visible, self.max_neighbours).to(part.dtype)
+        used = used_slots(degree + 0.5, visible, self.max_neighbors).to(part.dtype)
         model, prefix = self.setting.model, "classifier."
         classifier = {name.removeprefix(prefix): view for name, view in views.items() if name.startswith(prefix)}
         shown = with_embeddings(part, (embeddings * used[..., None]).mean(2))
@@ -254,7 +246,7 @@ class FedDEP(FedAvg, Regraphing):
         distance = flat.square().sum(-1, keepdim=True) - 2 * flat @ everybody.mT + everybody.square().sum(-1)[:, None]
         distance = (distance / self.width).view(*embeddings.shape[:3], clients, -1)
         own = distance[torch.arange(len(rows), device=part.device), :, :, me]
-        inside = torch.arange(self.max_neighbours, device=part.device) < missing[..., None]
+        inside = torch.arange(self.max_neighbors, device=part.device) < missing[..., None]
         nearest = _chosen(own, shared.numbers[rows]).masked_fill(~inside[:, :, None], torch.inf).amin(-1)
         local = (torch.where(inside[..., :1], nearest, 0.0) * used).mean(-1).flatten()[train.index]
         total = self.degree_weight * torch.dot(degrees, train.weights) + self.class_weight * classes
@@ -287,16 +279,16 @@ class FedDEP(FedAvg, Regraphing):
     def generated(self, views: Parameters, batch: Batch, noise: Tensor, dropout: DropoutFunction) -> tuple[Tensor, Tensor]:
         """Return the degrees ``[k, n]`` and embeddings ``[k, n, P, d]`` that the generators predict."""
         degree, hidden = described(self.encoder, dict(views), batch, noise, dropout)
-        return degree, torch.stack(features_of(dict(views), hidden, [batch.nodes] * self.max_neighbours, self.max_neighbours), 2)
+        return degree, torch.stack(features_of(dict(views), hidden, [batch.nodes] * self.max_neighbors, self.max_neighbors), 2)
 
     def embeddings(self, theta: Tensor, batch: Batch, rows: list[int]) -> Tensor:
         """Return e ``[k, n, d]``."""
         degree, embeddings = self.generated(self.layout.views(theta), batch, mix(mix(self.streams[rows])), no_dropout)
-        return (embeddings * used_slots(degree + 0.5, batch.valid, self.max_neighbours)[..., None]).mean(2)
+        return (embeddings * used_slots(degree + 0.5, batch.valid, self.max_neighbors)[..., None]).mean(2)
 
 
 class Shared(NamedTuple):
-    """What generators are trained on.
+    """The data on which generators are trained.
 
     Attributes:
         prototypes: ``[B, K, d]``.

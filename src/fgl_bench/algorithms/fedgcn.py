@@ -92,15 +92,7 @@ class FedGCN(FedAvg, Federating):
         super().prepare(setting)
         shape = (len(setting.seeds), setting.num_clients)
         scalars = [(each.sent, each.obtained) if isinstance(each, Completed) else (0, 0) for each in setting.batch.clients]
-        self.before = np.array(scalars).reshape(*shape, 2).sum(1)
-
-    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        """Add what is sent before training."""
-        after = super().bytes_after(rounds, trips)
-        return [
-            (up + 4 * int(sent) * (rounds > 0), down + 4 * int(obtained) * (rounds > 0))
-            for (up, down), (sent, obtained) in zip(after, self.before, strict=True)
-        ]
+        self.bytes_before = 4 * np.array(scalars).reshape(*shape, 2).sum(1)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class FedStruct(FedAvg, Federating):
     tasks: ClassVar[tuple[str, ...]] = ("node",)
     predicts_alone: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
-    rebuilt: ClassVar[tuple[str, ...]] = ("owner", "before", "gradient")
+    rebuilt: ClassVar[tuple[str, ...]] = ("owner", "gradient")
     ranges: ClassVar[dict[str, Range]] = {
         "hops": at_least(1), "width": at_least(1), "hidden": at_least(1), "spread": above(0), "structure_lr": above(0),
         "structure_weight_decay": at_least(0),
@@ -100,7 +100,7 @@ class FedStruct(FedAvg, Federating):
         lr = setting.lr if self.structure_lr is None else self.structure_lr
         self.adam = StackedAdam(seeds, self.nodes[0].numel(), lr, self.structure_weight_decay, batch.dtype, batch.device)
         scalars = [(2 * client.walk[client.place].nnz, client.num_nodes * client.walk.shape[0]) for client in clients]
-        self.before = np.array(scalars).reshape(seeds, -1, 2).sum(1)
+        self.bytes_before = 4 * np.array(scalars).reshape(seeds, -1, 2).sum(1)  # rows of P, and of P^L
         cast(Structural, setting.model).method = self
 
     # ---- rounds
@@ -128,14 +128,6 @@ class FedStruct(FedAvg, Federating):
     def traffic(self) -> Traffic:
         model, structure = super().traffic(), {"structure": self.nodes[0].numel()}
         return Traffic(upload={**model.upload, **structure}, download={**model.download, **structure})
-
-    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        """Add the rows of P and of P^L, sent before training."""
-        after = super().bytes_after(rounds, trips)
-        return [
-            (up + 4 * int(sent) * (rounds > 0), down + 4 * int(obtained) * (rounds > 0))
-            for (up, down), (sent, obtained) in zip(after, self.before, strict=True)
-        ]
 
 
 @dataclass(frozen=True)

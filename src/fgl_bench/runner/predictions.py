@@ -185,9 +185,10 @@ def predict(result: Result, graph: Any, *, seed: int | None = None, client: int 
     content = arrays_of(graph).content
     x, ends = content.get("x"), np.asarray(content.get("edge_index", -1))
     fits = getattr(x, "shape", ())[1:] == (trained_on.num_features,) and len(ends.shape) == 2 == ends.shape[0]
-    if x is None or saved is None or not fits or ends.min(initial=0) < 0 or ends.max(initial=-1) >= x.shape[0]:
-        wanted = f"edge_index and x [N, {trained_on.num_features}]"
-        raise UserError(f"predict: seed {seed} and client {client} need a saved {model} model, and the graph {wanted}")
+    if saved is None:
+        raise UserError(f"{result.folder}: has no saved {model} model of seed {seed} and client {client}")
+    if x is None or not fits or ends.min(initial=0) < 0 or ends.max(initial=-1) >= x.shape[0]:
+        raise UserError(f"graph: must have x [N, {trained_on.num_features}] and edge_index [2, E] with nodes from 0 to N - 1")
     features, none = canonical_features(x), np.zeros(x.shape[0], dtype=bool)
     features = row_normalized(features) if cfg.dataset.normalize_features else features
     edges = canonical_edges(ends[0], ends[1], none.size)

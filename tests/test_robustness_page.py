@@ -1,0 +1,66 @@
+"""Every number of docs/robustness.md, from the stored scores by code that shares nothing with scripts/robustness.py."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
+SPANS = {"hardships": "clean", "attacks": "no attack", "defenses": "no attack"}
+SCORES: dict[tuple[str, str, str, str], dict[int, float]] = defaultdict(dict)
+VALIDATION: dict[tuple[str, str, str], float] = {}
+for row in csv.DictReader((ROOT / "results" / "robustness" / "scores.csv").read_text(encoding="utf-8").splitlines()):
+    SCORES[row["graph"], row["condition"], row["method"], row["model"]][int(row["seed"])] = float(row["score"])
+    if row["condition"] == "clean":
+        VALIDATION[row["graph"], row["method"], row["model"]] = float(row["validation"])
+
+
+def block(name: str) -> tuple[list[str], list[str], list[list[str]]]:
+    """The complete graphs, the heading and the rows of a block; columns are where the line of dashes has them."""
+    first, _, *lines = PAGE.split(f"<!-- robustness: {name} -->\n```text\n")[1].split("\n```")[0].splitlines()
+    rule = next(i for i, line in enumerate(lines) if line.startswith("--"))
+    starts = [match.start() for match in re.finditer("-+", lines[rule])]
+    cells = [[line[a:b].strip() for a, b in itertools.pairwise([*starts, None])] for line in lines]
+    heading = [" ".join(parts).strip() for parts in zip(*cells[:rule], strict=True)]  # over one or two lines
+    return first.removeprefix("complete graphs: ").split(", "), heading, cells[rule + 1 :]
+
+
+def scores(graph: str, condition: str, method: str) -> np.ndarray:
+    model = max(("received", "trained"), key=lambda model: VALIDATION[graph, method, model])
+    by_seed = SCORES[graph, condition, method, model]
+    return 100 * np.array([by_seed[seed] for seed in sorted(by_seed)])
+
+
+def shown(values: np.ndarray) -> str:
+    return f"{values.mean():.1f} ± {stats.t.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size):.1f}"
+
+
+def test_accuracies_without_hardship():
+    _, heads, rows = block("clean")
+    cells = [(graph, row[0], cell) for row in rows for graph, cell in zip(heads[1:], row[1:], strict=True) if cell]
+    assert len(cells) >= 10 and all(shown(scores(graph, "clean", method)) == cell for graph, method, cell in cells)
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_points_lost(name):
+    graphs, heads, rows = block(name)
+    assert len(rows) >= 5
+    for row in rows:
+        for head, cell in zip(heads[1:], row[1:], strict=True):
+            method, condition = ("fedavg", row[0] if head == "mean" else f"{row[0]}, {head}") if name == "defenses" else (row[0], head)
+            lost = [scores(graph, SPANS[name], method) - scores(graph, condition, method) for graph in graphs]
+            assert shown(np.mean(lost, axis=0)) == cell, (row[0], head)
+
+
+def test_gcfl_plus_repeats_fedavg_where_it_splits_no_cluster():
+    _, _, rows = block("hardships")
+    named = {row[0]: row[1:] for row in rows}
+    assert named["gcfl_plus"] == named["fedavg"]
