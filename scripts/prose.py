@@ -82,7 +82,7 @@ def main() -> None:
     short = {path for pattern in SHORT for path in ROOT.glob(pattern)}
     pages = [Path(name).resolve() for name in sys.argv[1:]] or sorted({path for pattern in PAGES for path in ROOT.glob(pattern)})
     found = [line for path in pages for line in problems(path, path in short or bool(sys.argv[1:]))]
-    sys.exit("\n".join(found))
+    sys.exit("\n".join(found) or None)  # an empty text would be a failure
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.prose import PAGES, ROOT, SHORT, problems, sentences
+from scripts.prose import PAGES, ROOT, SHORT, main, problems, sentences
 
 LONG = "One " + "one " * 30
 
@@ -42,3 +42,13 @@ def test_what_is_found_on_a_page(tmp_path, text, found):
 
 def test_a_sentence_ends_at_its_stop():
     assert len(sentences("It runs (once). It ends. `table` shows it; see [the page](a.md). **Bold.** Yes.")) == 5
+
+
+@pytest.mark.parametrize(("text", "failed"), [("One sentence.", False), (LONG, True)])
+def test_the_exit_status_says_whether_anything_was_found(tmp_path, monkeypatch, text, failed):
+    path = tmp_path / "page.md"
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["prose.py", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert bool(ended.value.code) == failed and (ended.value.code is None) != failed
