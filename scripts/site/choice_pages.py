@@ -21,7 +21,7 @@ from fgl_bench.config.choices import path_of
 from fgl_bench.evaluation.summary import half_width
 from fgl_bench.leaderboard.protocol import asked_protocol
 from fgl_bench.leaderboard.submission import whole_board
-from fgl_bench.report.method_facts import UNCHECKED, cross_checks
+from fgl_bench.report.method_facts import verification
 from fgl_bench.results.plots.style import display_names
 from fgl_bench.scenarios.hooks import supported
 
@@ -90,7 +90,7 @@ def method_page(choice: str) -> Iterator[str]:
     yield from (
         "## Verification",
         "",
-        f"{cell(cross_checks().get(choice, UNCHECKED))} [How methods are checked](../../cross_check.md).",
+        f"{cell(verification(choice))} [How methods are checked](../../cross_check.md).",
         "",
     )
     if resolutions:

@@ -37,8 +37,7 @@ def of_choice(name: str) -> dict:
     target = re.search(r"^_target_: *([\w.]+)", text, flags=re.MULTILINE)
     first = re.match(r"# *(.+)", text)
     method = described(name, first[1] if first else "", target[1] if target else "", [list(line) for line in key_lines(text)])
-    by_code = cross_checks().get(name, {})
-    return {**method, "checks": list(by_code), "checked": checked(by_code) if by_code else UNCHECKED}
+    return {**method, "checks": list(cross_checks().get(name, ())), "checked": verification(name)}
 
 
 def of_run(name: str, config: Mapping[str, Any]) -> dict:
@@ -77,9 +76,11 @@ def addresses() -> dict[str, str]:
     return {name: urls[facts["paper"]] for name, facts in methods.items() if facts.get("paper") in urls}
 
 
-def checked(by_code: Mapping[str, list[str]]) -> str:
-    """Return a sentence with the differences by code."""
-    parts = [f"{code} ({', '.join(differences)})" for code, differences in by_code.items()]
+def verification(name: str) -> str:
+    """Return a sentence on the stored comparisons of a method with other code."""
+    parts = [f"{code} ({', '.join(differences)})" for code, differences in cross_checks().get(name, {}).items()]
+    if not parts:
+        return UNCHECKED
     sentence = f"Checked against {' and '.join(parts)}: test scores, ours less theirs, in points with 95 % intervals over the seeds"
     return f"{sentence}{'; * excludes 0' * ('*' in sentence)}."
 
