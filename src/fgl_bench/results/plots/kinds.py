@@ -26,7 +26,6 @@ from fgl_bench.results.plots.style import (
     RECEIVED,
     TRAINED,
     columns_of_legend,
-    display,
     label_ends,
     legend_below,
     line_style,
@@ -35,6 +34,7 @@ from fgl_bench.results.plots.style import (
 )
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import is_number
+from fgl_bench.results.render import display
 from fgl_bench.results.thinned import curve
 
 ALONG = {
