@@ -33,6 +33,8 @@ Commands (instead of KEY=VALUE)
   table [RESULTS] rows=algorithm cols=dataset,split
                            runs as a table with tests and ranks: md, csv, LaTeX
   plot KIND [RESULTS]      curves, bars, ranks, pareto or clients of runs
+  predict RUN [GRAPH]      predictions of a run's saved models for its own
+                           nodes, or for those of another graph
   report [RESULTS]         one HTML page of all runs and papers' tables
   place FILE.py paper=fedsa_gcl table=3
                            your method in a published table
@@ -58,6 +60,7 @@ COMMANDS = {
     "check": "fgl_bench.cli.check:run",
     "table": "fgl_bench.cli.table:show",
     "plot": "fgl_bench.cli.plot:draw",
+    "predict": "fgl_bench.cli.predict:write",
     "report": "fgl_bench.cli.report:write",
     "place": "fgl_bench.cli.place:show",
     "leaderboard": "fgl_bench.cli.leaderboard:show",

@@ -142,6 +142,8 @@ def of_tables(
     content: dict[str, Any] = {"edge_index": ends(table, ids, where, source), "x": numbers(nodes, features, source)}
     values = nodes[roles["label"]]
     content["y"] = plain_labels(values.astype(object).where(values.notna(), None).to_numpy())
+    if roles["id"]:
+        content["id"] = ids.astype(str).to_numpy(dtype=str)
     if roles["owner"]:
         content["owner"] = np.asarray(nodes[roles["owner"]].tolist())
     content |= {name: nodes[name].to_numpy() for name in GIVEN if name in nodes}

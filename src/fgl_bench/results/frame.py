@@ -189,6 +189,14 @@ def read_runs(folder: str | Path) -> list[Result]:
     return runs
 
 
+def only_run(folder: str | Path) -> Result:
+    """Return the one complete run below a folder; raises UserError if there is none, or several."""
+    runs = complete_runs(folder_of(folder))
+    if len(runs) != 1:
+        raise UserError(f"{folder}: has {len(runs)} complete runs; give the folder of one run")
+    return runs[0]
+
+
 def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
     """Return :meth:`Result.scores` of all complete runs below ``folder``, or of its stored cells (``results/cells``) if it has no runs.
 
