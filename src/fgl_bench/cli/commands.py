@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,7 +138,26 @@ def shown(results: Sequence[Result]) -> None:
             print(f"{result.summary['config_hash']}  {command}")
         else:
             config = yaml.safe_dump(result.summary["config"], sort_keys=False, allow_unicode=True)
-            print(f"# {result.folder}, config_hash {result.summary['config_hash']}\n# {command}\n{config}", end="")
+            print(f"# {result.folder}, config_hash {result.summary['config_hash']}\n# {command}", *scores_of(result), sep="\n# ")
+            print(config, end="")
+
+
+def scores_of(result: Result) -> Iterator[str]:
+    """Yield the test scores of a result in a line; then the printed numbers that it was compared with, each with its verdict."""
+    import pandas as pd
+
+    from fgl_bench.results.console import percent
+
+    test, verdicts = result.summary["test"], CELLS.parent / "tables" / "verdicts.csv"
+    yield ", ".join(f"{model} model {percent(scores)}" for model, scores in test.items()) + f" (test {result.summary['metric']} in %)"
+    if "places" not in result.summary or not verdicts.is_file():
+        return
+    places = {(result.folder.name, *place[:3]) for place in result.summary["places"]}
+    for row in pd.read_csv(verdicts, dtype=str, keep_default_na=False).to_dict("records"):
+        if (row["paper"], row["table"], row["row"], row["column"]) in places:
+            difference = f"difference {float(row['difference']):+.1f}, 90 % interval {float(row['low']):.1f} to {float(row['high']):.1f}"
+            where = f"{row['paper']} table {row['table']}, {row['column']}"
+            yield f"printed in {where}: {row['printed_text']}; {row['model']} model of ours: {difference}: {row['verdict']}"
 
 
 def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:

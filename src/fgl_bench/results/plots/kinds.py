@@ -35,7 +35,7 @@ from fgl_bench.results.plots.style import (
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import is_number
 from fgl_bench.results.render import display
-from fgl_bench.results.thinned import curve
+from fgl_bench.results.thinned import along
 
 ALONG = {
     "trips": ("client trips", "trips", 1.0),
@@ -138,15 +138,15 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
             line = histories.get((row, panel.column), {})
             if panel.block.model not in line:
                 continue
-            along, mean = np.array(line[column]) / scale, 100 * np.array(line[panel.block.model])
+            points, mean = np.array(line[column]) / scale, 100 * np.array(line[panel.block.model])
             half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
             drawn = style_of(colors.get(row))
-            axis.plot(along, mean, label=shown(row) if row in colors else "_", **drawn)
+            axis.plot(points, mean, label=shown(row) if row in colors else "_", **drawn)
             if row not in colors:
                 continue
             low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
-            axis.fill_between(along, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
-            ends[-1][shown(row)] = (float(along[-1]), float(mean[-1]), str(drawn["color"]))
+            axis.fill_between(points, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
+            ends[-1][shown(row)] = (float(points[-1]), float(mean[-1]), str(drawn["color"]))
         axis.set_title(panel.title)
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(4))
@@ -167,7 +167,7 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
 def history(run: Result, x: str) -> dict[str, list]:
     """Return scores by evaluation point of a run, or the thinned curve of a stored cell."""
     path = run.folder / "history.csv"
-    stored = curve(path, None, ("time",)) if path.is_file() else run.summary.get("curve") or {}
+    stored = along(path, x) if path.is_file() else run.summary.get("curve") or {}
     if x not in stored:
         raise UserError(f"{run.folder}: no curve over {x} is stored with {run.summary['algorithm']} on {run.summary['dataset']}")
     return stored
