@@ -53,7 +53,14 @@ def test_a_cell_is_shown_by_its_hash_or_its_place_in_a_paper(capsys):
     assert len(listed) > 3 and all(re.match(r"[0-9a-f]{12}  fgl-bench experiment=fedsa_gcl/table3 dataset=", text) for text in listed)
 
 
-@pytest.mark.parametrize("name", ["fedsa_gcl/99", "000000000000", "nowhere/at/all", "fedsa_gcl/3/fed"])
+def test_a_wrong_row_of_a_paper_s_table_is_met_with_the_nearest_cells():
+    with pytest.raises(UserError, match=r"^fedsa_gcl/3/fedprx/cora: no such cell; did you mean 3/fedprox/cora"):
+        show(["fedsa_gcl/3/fedprx/cora"])
+    with pytest.raises(UserError, match=r"^fedsa_gcl/99: no such cell"):
+        show(["fedsa_gcl/99"])
+
+
+@pytest.mark.parametrize("name", ["000000000000", "nowhere/at/all"])
 def test_what_is_neither_a_choice_nor_a_run_is_one_line(name):
     assert CELLS.is_dir()
     with pytest.raises(UserError, match=f"{name}: (there is )?no such choice"):

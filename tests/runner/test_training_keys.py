@@ -106,6 +106,8 @@ def test_a_budget_of_virtual_time_gives_the_beginning_of_the_whole_run(method, t
         known = ["trip", "round", "val_received", "test_received", "val_trained"]
         pd.testing.assert_frame_equal(curve[known][:-1], before[known][: count - 1])
     alone = made(tmp_path / "alone", method, **more, virtual_time=9.0, seeds=[1])
+    ended, scores = short.curve().groupby("seed")["trip"].last(), short.scores().groupby("seed")
+    assert (scores["client_trips"].max() == ended).all() and (scores["client_trips"].min() == ended).all()
     assert alone.summary["test"]["received"]["per_seed"] == short.summary["test"]["received"]["per_seed"][1:]
 
 

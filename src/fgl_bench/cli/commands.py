@@ -98,7 +98,8 @@ def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         names = choices(group, folders)
         width = max(map(len, names), default=0)
         for name in names:
-            print(f"{name:<{width}}  {about(path_of(group, name, folders))}".rstrip())
+            line = f"{name:<{width}}  {about(path_of(group, name, folders))}".rstrip()
+            print("\n".join(textwrap.wrap(line, line_width(), subsequent_indent=" " * (width + 2), break_on_hyphens=False)))
 
 
 def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -126,8 +127,13 @@ def stored(name: str) -> list[Result]:
     if not place or not (CELLS / paper).is_dir():
         return []
     cells = stored_cells(CELLS / paper)
-    exact = [cell for cell in cells if any("/".join(each[:3]) == place for each in cell.summary["places"])]
-    return exact or [cell for cell in cells if any(f"{'/'.join(each[:3])}/".startswith(f"{place}/") for each in cell.summary["places"])]
+    places = {"/".join(each[:3]): cell for cell in cells for each in cell.summary["places"]}
+    if place in places:
+        return [places[place]]
+    inside = {cell.summary["config_hash"]: cell for name, cell in places.items() if name.startswith(f"{place}/")}
+    if not inside:
+        raise UserError(f"{name}: no such cell{suggest(place, sorted(places))}")
+    return [*inside.values()]
 
 
 def shown(results: Sequence[Result]) -> None:
