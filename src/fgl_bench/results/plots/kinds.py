@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -203,7 +204,8 @@ def bars(table: Compared, width: float, side: int) -> Figure:
 def lines(table: Compared, width: float, side: int) -> Figure:
     """Draw scores with 95 % intervals against the key of the columns: a line per row, a panel per kind of model.
 
-    Positive numbers over more than a decade and a half have a logarithmic axis; values that are no numbers are equally far apart.
+    Means of some seeds only, such as those that reach a target, are left out with a line on stderr. Positive numbers over more than a
+    decade and a half have a logarithmic axis; values that are no numbers are equally far apart.
 
     Raises:
         UserError: the columns are of several keys.
@@ -213,12 +215,14 @@ def lines(table: Compared, width: float, side: int) -> Figure:
         raise UserError("lines need one key: x=KEY, such as x=lr or x=scenario.attack.fraction")
     numeric = all(is_number(text) for (text,) in columns)
     places = {column: float(column[0]) if numeric else float(number) for number, column in enumerate(columns)}
-    figure, axes = grid(len(table.blocks), width, side, 1.9, sharey=True)
+    figure, axes = grid(len(table.blocks), width, side, 1.9, sharex=True, sharey=True)
+    if partial := sum(not score.complete for block in table.blocks for score in block.scores.values()):
+        print(f"note: {partial} points are not drawn: not all of their seeds have a value", file=sys.stderr)
     for axis, block in zip(axes, table.blocks, strict=True):
         for row in rows:
             number = colors.get(row)
             scores = {places[column]: block.scores[row, column] for column in columns if (row, column) in block.scores}
-            drawn = {x: score for x, score in scores.items() if score.mean is not None}
+            drawn = {x: score for x, score in scores.items() if score.complete and score.mean is not None}
             means = [score.mean or 0.0 for score in drawn.values()]
             reach = [(score.mean or 0.0, math.inf if score.lower else 100 - (score.mean or 0.0)) for score in drawn.values()]
             halves = [[min(score.half or 0.0, limit[end]) for score, limit in zip(drawn.values(), reach, strict=True)] for end in (0, 1)]
