@@ -99,7 +99,8 @@ def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         width = max(map(len, names), default=0)
         for name in names:
             line = f"{name:<{width}}  {about(path_of(group, name, folders))}".rstrip()
-            print("\n".join(textwrap.wrap(line, line_width(), subsequent_indent=" " * (width + 2), break_on_hyphens=False)))
+            broken = textwrap.wrap(line, line_width(), subsequent_indent=" " * (width + 2), break_on_hyphens=False)
+            print("\n".join(broken) if sys.stdout.isatty() else line)  # a pipe gets a line per choice
 
 
 def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
