@@ -147,7 +147,7 @@ def test_every_kind_of_figure_is_written_in_three_formats(compared, kind):
 
 
 def test_few_panels_have_names_at_the_ends_of_lines(compared):
-    said(command(compared, "plot", "curves", "runs", "cols=none", "where=dataset=cora", "x=trips", "out=fig/one", "format=svg"))
+    said(command(compared, "plot", "curves", "runs", "cols=none", "where=dataset=cora", "x=trips", "width=7", "out=fig/one", "format=svg"))
     assert (compared / "fig/one.svg").read_text(encoding="utf-8").count("<!-- FedSA-GCL -->") == 2, "in the panel of either model"
     told = said(command(compared, "plot", "curves", "runs", "cols=none", "where=dataset=cora", "x=time"), status=1)
     assert "no curve over time is stored" in told
