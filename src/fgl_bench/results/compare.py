@@ -22,7 +22,7 @@ from fgl_bench.results.statistics import Ranks
 
 TO_TARGET = {  # unit in headings, column of history.csv, and a unit of it
     "trips": ("client trips", "trip", 1.0),
-    "rounds": ("rounds", "round", 1.0),
+    "rounds": ("rounds or server steps", "round", 1.0),
     "bytes": ("MB up and down", "bytes", 1e-6),
     "time": ("virtual time", "time", 1.0),
 }
