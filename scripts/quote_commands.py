@@ -3,7 +3,7 @@
 The tutorial's figure is drawn too.
 
     python scripts/quote_commands.py                       # every block again
-    python scripts/quote_commands.py --keep results/runs   # before, keep these runs as the cells of the first question
+    python scripts/quote_commands.py --keep results/runs first_question   # before, keep these runs as the cells of this name
 
 A block begins with a line such as
 
@@ -32,7 +32,6 @@ from blocks import block, filled  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 CELLS = ROOT / "results" / "cells" / "first_question"
 OUTPUT = block("output")
-KEYS = ("algorithm", "dataset", "split", "num_clients")
 
 
 def pages() -> list[Path]:
@@ -55,25 +54,24 @@ def printed(arguments: list[str]) -> str:
     return subprocess.run([sys.executable, "-m", "fgl_bench", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
-def keep(runs: Path) -> None:
-    """Store the runs below a folder as cells, in the place of those that are there."""
+def keep(runs: Path, name: str) -> None:
+    """Store the runs below a folder as the cells of a name, in the place of those that are there."""
     folders = [path.parent for path in sorted(runs.rglob("summary.json"))]
     if not folders:
         raise SystemExit(f"quote_commands: there is no run below {runs}")
     cells = []
     for folder in folders:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        seeds = f"'seeds={str(summary['seeds']).replace(' ', '')}'"
-        cells.append(compact(summary, " ".join(["fgl-bench", *(f"{key}={summary[key]}" for key in KEYS), seeds])))
-    write_cells(CELLS, cells)
+        cells.append(compact(summary, shlex.join(["fgl-bench", *summary["overrides"]])))
+    write_cells(CELLS.parent / name, cells)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write what commands print into README.md and docs/.")
-    parser.add_argument("--keep", type=Path, metavar="RUNS", help="store the runs below this folder in results/cells/first_question before")
+    parser.add_argument("--keep", nargs=2, metavar=("RUNS", "NAME"), help="store the runs below a folder in results/cells/NAME before")
     options = parser.parse_args()
     if options.keep:
-        keep(options.keep)
+        keep(Path(options.keep[0]), options.keep[1])
     fgl_bench.plot("bars", fgl_bench.table(CELLS), ROOT / "docs" / "images" / "bars.svg")
     for path in pages():
         text = path.read_text(encoding="utf-8")
