@@ -121,6 +121,31 @@ def test_a_fresh_run_resumes_from_a_checkpoint(case: str, folder: Path, tmp_path
     same(results(again), results(whole))
 
 
+@pytest.mark.parametrize("method", ["fedavg", "fedbuff", "d_psgd"])
+def test_a_run_that_resumes_after_its_virtual_time_makes_no_further_step(
+    method: str, folder: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setitem(CASES, "timed", f"algorithm={method} scenario.slow_fraction=0.5 virtual_time=2.5")
+    spec, fresh = programs("timed", folder)
+    whole, steps = fresh(), []
+    state = SimulationState(whole)
+
+    class Saving(StepCallback):
+        def step_end(self, sim: Simulation, scenario: ScenarioState) -> None:
+            state.save(scenario.state(), tmp_path / "state.pt")
+            steps.append(scenario.done)
+
+    whole.callbacks = [Saving()]
+    spec.scenario.run(whole)
+    assert 0 < max(steps) < (spec.rounds if isinstance(spec.scenario, Rounds) else spec.trips), "ended by the clock"
+    again, before = fresh(), len(steps)
+    again.callbacks = [Saving()]
+    SimulationState(again).load(tmp_path / "state.pt")
+    spec.scenario.run(again)
+    assert set(steps[before:]) <= {max(steps[:before])}
+    same(results(again), results(whole))
+
+
 def test_attributes_of_a_method_come_back_with_what_they_share(folder: Path, tmp_path: Path) -> None:
     sim, again = (programs("fedavg chunk", folder)[1]() for _ in range(2))
     method: Any = sim.algorithm
