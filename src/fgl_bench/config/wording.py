@@ -20,6 +20,7 @@ MOST_LINES = 6
 STRATEGY = "algorithm@algorithm.strategy"
 TECHNICAL = re.compile(r"^\s*(full_key|object_type|reference_type|ref_type)\s*[:=]")
 LAUNCHERS = {"hydra/launcher/joblib": "joblib", "hydra/launcher/submitit_local": "slurm", "hydra/launcher/submitit_slurm": "slurm"}
+NO_LIST = "must be a list"
 KINDS = {"Float": "a number", "Integer": "an integer", "Boolean": "true or false", "String": "a string", "bool": "true or false"}
 
 
@@ -113,9 +114,6 @@ def unknown_key(error: OmegaConfBaseException) -> str:
     own = isinstance(parent, DictConfig) and not str(parent.get("_target_") or "fgl_bench.").startswith("fgl_bench.")
     how = f"; with {key.partition('.')[0]}=FILE.py the keys are the fields of your class" if own and not allowed else ""
     return f"{key}: unknown key{how}{suggest(str(error.key), allowed)}"
-
-
-NO_LIST = "must be a list"
 
 
 def wrong_type(error: Exception) -> str:
