@@ -23,10 +23,10 @@ from fgl_bench.results.scored import footnote, of_task, scored_models, shares
 VERDICTS = ("equivalent", "inconclusive", "different", "under-specified", "contradictory", "not run")  # of fgl_bench.papers.verdicts
 ABOUT_VERDICTS = (
     "Each printed cell is compared with one row and one model of ours, named beforehand by a written rule (results/settlements/RULE.md). "
-    "equivalent: the 90 % interval of the difference lies within 1.5 points (trips: a fifth of the printed value). different: it lies "
-    "outside, and all settings of the method are known. under-specified: it lies outside, and a setting is not. inconclusive: neither. "
-    "contradictory: the printed value contradicts other cells of its paper. The error has the variances of our seeds, of the printed "
-    "runs and between draws of the masks."
+    "Equivalent: the 90 % interval of the difference lies within 1.5 points (trips: a fifth of the printed value). Different: it lies "
+    "outside, and all settings of the method are known. Under-specified: it lies outside, and a setting is not known. Inconclusive: "
+    "neither. Contradictory: the printed value contradicts other cells of its paper. The standard error includes the variances of our "
+    "seeds, of the printed runs and between draws of the masks."
 )
 
 
@@ -97,7 +97,7 @@ def verdict_data(verdicts: Sequence[Mapping[str, str]]) -> dict:
 def _short(text: str) -> str:
     """Return a number with one decimal."""
     try:
-        return f"{float(text):.1f}" if "." in text else text
+        return f"{round(float(text), 1) + 0.0:.1f}" if "." in text else text  # no -0.0
     except ValueError:
         return text
 
