@@ -2,8 +2,8 @@
 
     python scripts/site/check.py build/site
 
-Fails if a page asks another host for something, reports an error, links to a file that is missing, or scrolls sideways on a screen or a
-phone; if text has too little contrast, or if the search does not show the right page first.
+Fails if a page asks another host for something, reports an error, links to a file that is missing, scrolls sideways on a screen or a
+phone, cuts a formula on a screen, or shows markup; if text has too little contrast, or if the search does not show the right page first.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ WIDTHS = (1440, 390)  # CSS pixels of a screen and of a phone
 CONTRAST = 4.5  # WCAG 2.1, level AA; 3 for text of 24 pixels or more
 FIRST = {"staleness": "glossary.html", "FedAvg": "reference/algorithm/fedavg.html"}  # the first result of a search
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CUT = "() => [...document.querySelectorAll('.formula')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
+MARKUP = r"""() => {
+  const main = document.querySelector("main")?.cloneNode(true);
+  main?.querySelectorAll("pre, code, script, .highlight, .clipboard-copy-txt").forEach(each => each.remove());
+  return main?.textContent.match(/:(?:class|func|meth|mod|attr|data):|\*\*\w|\. - \w|\]\(/g) || [];
+}"""
+"""Roles of docstrings, bold type, list items in a paragraph and links that stand on a page as they were written."""
 PALE = """least => {
   const numbers = color => (color.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
@@ -77,6 +84,8 @@ def problems(browser: Any, site: Path, only: Collection[str] = ()) -> Iterator[s
             if (extra := tab.evaluate(WIDE)) > 0:
                 messages.append(f"is {extra} pixels wider than a window of {width}")
         tab.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        messages += ["has a formula that is wider than the text"] * (tab.evaluate(CUT) > 0)
+        messages += [f"shows the markup {text}" for text in dict.fromkeys(tab.evaluate(MARKUP))]
         if name in SEARCHED:
             for dark in (False, True):
                 tab.evaluate("name => document.body.setAttribute('data-md-color-scheme', name)", "slate" if dark else "default")

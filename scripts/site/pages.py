@@ -25,6 +25,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 from choice_keys import Key, cell, class_of, identifier, key_table, keys_of, kind_of, listed, values_of  # noqa: E402
 from choice_pages import dataset_page, method_page, title  # noqa: E402
+from docstrings import ROLE, linked  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fgl_bench"
@@ -208,7 +209,7 @@ def rooms() -> None:
             module = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
             names = [name for name in public(module) if f"fgl_bench.{module}.{name}" not in documented]
             if names and not any(part.startswith("_") for part in module.split(".")):
-                text += [f"## {module}", "", *(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines(), ""]
+                text += [f"## {module}", "", *ROLE.sub(linked, ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines(), ""]
                 for name in names:
                     text += shown(f"fgl_bench.{module}.{name}", 3)
         write(f"reference/modules/{room.stem}.md", text)

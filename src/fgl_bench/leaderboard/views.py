@@ -38,7 +38,7 @@ def estimand(board: Board) -> list[str]:
     """Return the sentences on what is estimated and tested."""
     return [
         f"Scores are means over {len(board.protocol.test_seeds)} seeds: masks, partitions and initializations of this data set, for one",
-        "tuned configuration. plain: paired t-tests over the seeds. corrected: Nadeau and Bengio's, which also hold for training sets",
+        "tuned configuration. Plain: paired t-tests over the seeds. Corrected: Nadeau and Bengio's, which also hold for training sets",
         f"that overlap (test/train = {board.protocol.ratio:.2g}). Both at 5 %, Holm-corrected in a column. Data sets weigh alike.",
     ]
 
@@ -64,9 +64,9 @@ def overview(board: Board, kind: str) -> list[View]:
     head = ["entry", "cells", "rank", "wins", "points below best", "as good as best", "against local", "against FedAvg"]
     over = f"over {columns_text(columns)} in which all ranked entries have a score, [95 % bootstrap over data sets and seeds]"
     notes = [
-        f"rank, wins (% of comparisons), points below the best: {over}. Entries with a missing cell there have none.",
-        "as good as best: columns in which it is within a point of the best (two one-sided paired t-tests, 5 %).",
-        "against local, FedAvg: columns in which it is better/worse than that on its own backbone: plain (corrected).",
+        f"Rank, wins (% of comparisons) and points below the best: {over}. Entries with a missing cell there have none.",
+        "As good as best: columns in which an entry is within a point of the best (two one-sided paired t-tests, 5 %).",
+        "Against local, FedAvg: columns in which it is better/worse than these on its own backbone, by the plain (corrected) test.",
         *estimand(board),
     ]
     return [View(f"leaderboard{board.protocol.caption}", head, rows, notes if rows else ())]
@@ -189,7 +189,7 @@ def markdown(parts: Sequence[View], status: str) -> str:
     sections = [status]
     for part in parts:
         body = render.markdown(part.head, part.rows) if part.rows else NONE.capitalize() + "."
-        sections += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes)] if part.notes else [])]
+        sections += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes).replace("*", r"\*")] if part.notes else [])]
     return "\n\n".join(sections) + "\n"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -62,8 +64,8 @@ class Source:
 
     @cached_property
     def commands(self) -> Mapping[Key, str]:
-        """Return the command of every planned cell."""
-        return {cell.key: cell.command if cell.overrides else "" for cell in self.cells}
+        """Return the command of every planned cell, quoted for a shell."""
+        return {cell.key: shlex.join(("fgl-bench", *cell.overrides)) if cell.overrides else "" for cell in self.cells}
 
     @property
     def runs(self) -> dict[str, Mapping[str, Any]]:
@@ -113,7 +115,7 @@ def table_data(source: Source, table: Table) -> dict:
     statistics = {model: analysis.analyze(table, stored, source.published, model) for model in models}
     verdicts = {(line["row"], line["column"], line["model"]): line["verdict"] for line in source.verdicts if line["table"] == table.key}
     main = variants(table, {row for row, *_ in verdicts})
-    position = f"table {table.key}" if table.key[0].isdigit() else table.key
+    position = re.sub(r"^(figure|)(?=\d)", lambda kind: f"{kind[1] or 'table'} ", table.key).replace("_", ", ")  # 2_f1: table 2, f1
     explanation = source.readings.get(table.key) or reading(table.measure).replace("*", "")
     return {
         "key": table.key,
@@ -217,7 +219,7 @@ def run_data(cell: Mapping) -> dict:
             for model, part in even.items()
         ),
         ("client trips", str(cell["client_trips"]["total"])),
-        ("moved a seed", f"{amount(cell['bytes']['upload'])} up, {amount(cell['bytes']['download'])} down"),
+        ("sent per seed", f"{amount(cell['bytes']['upload'])} up, {amount(cell['bytes']['download'])} down"),
         ("seconds", f"{cell['seconds']['total']:.0f}, {cell['device']}"),
         ("finished", str(cell["finished"])[:10]),
         ("commit", f"{code['commit'][:10]}{' with changes' * bool(code.get('dirty'))}" if code else "unknown"),

@@ -50,10 +50,10 @@ function claimsSection(papers) {
     { head: "own method best in print", cell: (claim) => `${claim.best_printed} of ${claim.columns}` },
     { head: "best in ours", cell: (claim) => `${claim.best_ours} of ${claim.columns}` },
     { head: "margin in print", cell: (claim) => margin(claim, "printed_margin") },
-    { head: "margin in ours (95 %)", cell: (claim) => margin(claim, "margin") + between(margin(claim, "low"), margin(claim, "high")) },
+    { head: "margin in ours (95\u00a0%)", cell: (claim) => margin(claim, "margin") + between(margin(claim, "low"), margin(claim, "high")) },
     { head: "a baseline is ahead", cell: (claim) => claim.beaten },
     { head: "wins most", cell: (claim) => methodLink(claim.winner) },
-    { head: "order: tau (95 %)", cell: tau },
+    { head: "order: tau (95\u00a0%)", cell: tau },
   ];
   return [
     element(
@@ -295,7 +295,7 @@ function statisticsSection(table, model, columns) {
     column.front.join(", "),
   ]);
   const parts = [
-    simpleTable("By column", ["column", "best", "significantly worse (5 %)", "tau with the paper", "Pareto front"], lines, {
+    simpleTable("By column", ["column", "best", "significantly worse (5\u00a0%)", "tau with the paper", "Pareto front"], lines, {
       name: `${table.heading} statistics`,
     }),
   ];
