@@ -3,7 +3,7 @@
     python scripts/site/check.py build/site
 
 Fails if a page asks another host for something, reports an error, links to a file that is missing, scrolls sideways on a screen or a
-phone, cuts a formula on a screen, or shows markup; if text has too little contrast, or if the search does not show the right page first.
+phone, cuts a formula on a screen, has text over the next cell of a table, or shows markup; if text has too little contrast, or if the search does not show the right page first.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ CONTRAST = 4.5  # WCAG 2.1, level AA; 3 for text of 24 pixels or more
 FIRST = {"staleness": "glossary.html", "FedAvg": "reference/algorithm/fedavg.html"}  # the first result of a search
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CUT = "() => [...document.querySelectorAll('.formula')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
+OVER = """() => [...document.querySelectorAll("th, td")].filter(each => each.scrollWidth > each.clientWidth + 1)
+  .slice(0, 3).map(each => each.textContent.trim().slice(0, 40))"""
 MARKUP = r"""() => {
   const main = document.querySelector("main")?.cloneNode(true);
   main?.querySelectorAll("pre, code, script, .highlight, .clipboard-copy-txt").forEach(each => each.remove());
@@ -48,6 +50,10 @@ PALE = """least => {
     found[style.color] = `${ratio.toFixed(2)} of "${text.slice(0, 30)}" (${style.color})`;
   }
   return Object.values(found);
+}"""
+QUERY = """word => {
+  const input = document.querySelector(".md-search__input");
+  if (input) { input.value = word; input.dispatchEvent(new Event("keyup")); }
 }"""
 SECONDS = 60.0  # that a search may take
 SEARCHED = ("index.html", "guides/index.html", "reference/algorithm/fedavg.html")  # a page of each depth
@@ -81,6 +87,7 @@ def problems(browser: Any, site: Path, only: Collection[str] = ()) -> Iterator[s
         messages += [f"links to {target}, which is missing" for target in sorted(targets) if not Path(target).exists()]
         for width in WIDTHS:
             tab.set_viewport_size({"width": width, "height": 900})
+            messages += [f"has text over the next cell of a table at {width}: {text}" for text in tab.evaluate(OVER)]
             if (extra := tab.evaluate(WIDE)) > 0:
                 messages.append(f"is {extra} pixels wider than a window of {width}")
         tab.set_viewport_size({"width": WIDTHS[0], "height": 900})
@@ -94,6 +101,11 @@ def problems(browser: Any, site: Path, only: Collection[str] = ()) -> Iterator[s
             for word, wanted in FIRST.items():
                 if (first := searched(tab, path, word)) != wanted:
                     messages.append(f"the search for {word} shows {first or 'nothing'} first, not {wanted}")
+        if name == SEARCHED[0]:
+            for page in sorted(site.glob("reference/*/*.html")):  # a query that fails is a warning on the console
+                tab.evaluate(QUERY, page.stem)
+                tab.wait_for_timeout(50)
+            tab.wait_for_timeout(1000)
         yield from (f"{name} {text}" for text in dict.fromkeys(messages))
     context.close()
 

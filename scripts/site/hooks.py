@@ -97,9 +97,12 @@ def session(block: re.Match[str]) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Called by mkdocs with the HTML of every page; searches skip source code, links of a notebook lead to pages."""
+    """Called by mkdocs with the HTML of every page; searches skip source code and numbers, links of a notebook lead to pages.
+
+    Besides that nobody looks for them: lunr's index merges words by keys in which digits are ambiguous, so that many numbers break others.
+    """
     if not page.file.src_uri.endswith(".ipynb"):
-        return html.replace('<details class="mkdocstrings-source"', '<details data-search-exclude class="mkdocstrings-source"')
+        return re.sub(r'<(details class="mkdocstrings-source"|td style="text-align: right;")', r"<\1 data-search-exclude", html)
     return re.sub(r'(<a [^>]*href="[^":]+)\.md(["#])', r"\1.html\2", html)
 
 

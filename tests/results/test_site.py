@@ -24,6 +24,7 @@ PAGES = {
     "fails.html": "<script>missing()</script>",
     "leads.html": '<a href="nowhere.html">nowhere</a>',
     "marked.html": '<main><p>one of :data:<code>METRICS</code>. - and **more</p></main>',
+    "cell.html": '<table><tr><td style="max-width: 50px; white-space: nowrap">wider than its cell</td><td>x</td></tr></table>',
     "formula.html": '<div class="formula" style="overflow: auto"><p style="width: 2000px">x</p></div>',
     "wide.html": '<p style="width: 600px">wider than a phone</p>',
     "index.html": '<main><p>a page without a search</p><p style="color: #aaa">pale</p></main>',
@@ -44,6 +45,7 @@ def test_a_page_that_needs_a_network_or_leads_nowhere_is_found(browser, tmp_path
     assert [line.rpartition("/")[2] for line in said["leads.html"]] == ["nowhere.html, which is missing"]
     assert ["390" in line for line in said["wide.html"]] == [True]
     assert [line.rpartition(" ")[2] for line in said["marked.html"]] == [":data:", "a", "**m"]
+    assert [line.rpartition(": ")[2] for line in said["cell.html"]] == ["wider than its cell"] * 2, "on a screen and on a phone"
     assert [line.partition(" ")[2] for line in said["formula.html"]] == ["has a formula that is wider than the text"]
     assert sorted(line.split()[1] for line in said["index.html"]) == ["has", "has", "the", "the"], said["index.html"]
     assert sum("2.32" in line and "pale" in line for line in said["index.html"]) == 2

@@ -135,8 +135,8 @@ def tuning(board: Board, kind: str) -> list[View]:
         for name, row in table.iterrows()
     ]  # fmt: skip
     notes = [
-        "gain: test points of the tuned over the default configuration, mean over columns ± 95 %. best of N: expected validation points",
-        "of the best of N configurations over one, trials drawn again without replacement. at an edge: % of winners whose",
+        "Gain: test points of the tuned over the default configuration, mean over columns ± 95 %. Best of N: expected validation points",
+        "of the best of N configurations over one, trials drawn again without replacement. At an edge: % of winners whose",
         "learning rate is the smallest or largest tried.",
     ]
     head = ["entry", "columns", "gain", "best of 2", "of 3", "of 6", "at an edge"]
@@ -154,8 +154,8 @@ def costs(board: Board, kind: str) -> list[View]:
         for name, row in table.iterrows()
     ]  # fmt: skip
     notes = [
-        f"Means over {columns_text(columns)}, of a seed, data sets alike, at equal client trips. time: on the virtual clock, the same",
-        "30 % slow clients for every entry. at equal time: score when the fastest entry of the column has made its trips. * no",
+        f"Means over {columns_text(columns)}, of a seed, data sets alike, at equal client trips. Time: on the virtual clock, the same",
+        "30 % slow clients for every entry. At equal time: score when the fastest entry of the column has made its trips. * no",
         "ranked entry scores more in less time.",
     ]
     head = ["entry", "score", "at equal time", "time", "MB", "local steps", "seconds", ""]
