@@ -48,7 +48,6 @@ def page(text: str, printed: Callable[[list[str]], str]) -> str:
         printed: gives what ``fgl-bench`` prints, called at the project's root.
     """
 
-
     def lines(command: str) -> list[str]:
         output = printed(shlex.split(command)[1:]).strip()
         return ["", output, ""] if "format=md" in command else ["```text", output, "```"]

@@ -25,7 +25,7 @@ def table(file: Path) -> str:
     if not file.exists():
         return "Nothing has been run."
     frame = pd.read_csv(file, keep_default_na=False, dtype=str)
-    commits, versions = (", ".join(sorted(set(frame[name]))) for name in ("commit", "versions"))
+    commits, versions = (" and ".join(sorted(set(frame[name]))) for name in ("commit", "versions"))
     settings = frame.groupby(["split", "clients"], sort=False).size().index
     where = "`split={} num_clients={}`".format(*settings[0]) + (" unless a row says otherwise" if len(settings) > 1 else "")
     lines = [f"Commit {commits}; {versions}; {where}.", "", f"| {' | '.join(HEAD)} |", "|---" * 3 + "|--:" * 6 + "|"]

@@ -3,7 +3,8 @@
     python scripts/site/check.py build/site
 
 Fails if a page asks another host for something, reports an error, links to a file that is missing, scrolls sideways on a screen or a
-phone, cuts a formula on a screen, has text over the next cell of a table, or shows markup; if text has too little contrast, or if the search does not show the right page first.
+phone, cuts a formula on a screen, has text over the next cell of a table, or shows markup; if text has too little contrast, if the search
+does not show the right page first, or fails for a choice.
 """
 
 from __future__ import annotations

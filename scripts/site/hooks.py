@@ -39,7 +39,9 @@ BOOSTS = {
 
 def on_config(config: Any) -> Any:
     """Called by mkdocs once: the menu lists generated pages, and the header and every title show the version."""
-    below = {f"reference/{group}.md": [f"reference/{group}/{name}.md" for name in choices(group)] for group in ("algorithm", "model", "dataset")}
+    below = {
+        f"reference/{group}.md": [f"reference/{group}/{name}.md" for name in choices(group)] for group in ("algorithm", "model", "dataset")
+    }
     below["results/tables.md"] = [f"results/{path.name}.md" for path in sorted(Path("results/tables").iterdir()) if path.is_dir()]
     for section in config.nav:
         for entries in filter(lambda each: isinstance(each, list), section.values()):

@@ -23,7 +23,7 @@ PAGES = {
     "asks.html": '<script src="https://example.org/shim.js"></script>',
     "fails.html": "<script>missing()</script>",
     "leads.html": '<a href="nowhere.html">nowhere</a>',
-    "marked.html": '<main><p>one of :data:<code>METRICS</code>. - and **more</p></main>',
+    "marked.html": "<main><p>one of :data:<code>METRICS</code>. - and **more</p></main>",
     "cell.html": '<table><tr><td style="max-width: 50px; white-space: nowrap">wider than its cell</td><td>x</td></tr></table>',
     "formula.html": '<div class="formula" style="overflow: auto"><p style="width: 2000px">x</p></div>',
     "wide.html": '<p style="width: 600px">wider than a phone</p>',

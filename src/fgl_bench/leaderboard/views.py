@@ -189,7 +189,11 @@ def markdown(parts: Sequence[View], status: str) -> str:
     sections = [status]
     for part in parts:
         body = render.markdown(part.head, part.rows) if part.rows else NONE.capitalize() + "."
-        sections += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes).replace("*", r"\*")] if part.notes else [])]
+        sections += [
+            f"**{part.title[0].upper()}{part.title[1:]}.**",
+            body,
+            *([" ".join(part.notes).replace("*", r"\*")] if part.notes else []),
+        ]
     return "\n\n".join(sections) + "\n"
 
 
