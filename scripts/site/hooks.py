@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: the menu of generated pages, links to files of the checkout, formulas, shell blocks, columns of numbers, search, the version.
+"""Hooks of mkdocs: menu of generated pages, links to files of the checkout, formulas, shell blocks, columns of numbers, search, version.
 
 A link to a file that is not on the site leads to the generated page that shows it; without such a page it becomes plain text. Commands,
 which are indented blocks in the checkout, become sessions with a prompt that is not copied.
@@ -39,16 +39,14 @@ BOOSTS = {
 
 def on_config(config: Any) -> Any:
     """Called by mkdocs once: the menu lists generated pages, and the header and every title show the version."""
-    below = {
-        f"reference/{group}.md": [f"reference/{group}/{name}.md" for name in choices(group)] for group in ("algorithm", "model", "dataset")
-    }
+    groups = ("algorithm", "model", "dataset")
+    below = {f"reference/{group}.md": [f"reference/{group}/{name}.md" for name in choices(group)] for group in groups}
     below["results/tables.md"] = [f"results/{path.name}.md" for path in sorted(Path("results/tables").iterdir()) if path.is_dir()]
     for section in config.nav:
-        for entries in filter(lambda each: isinstance(each, list), section.values()):
-            for entry in filter(lambda each: isinstance(each, dict), entries):
-                for name, page in entry.items():
-                    if page in below:
-                        entry[name] = [{f"All {name[0].lower()}{name[1:]}".replace("All the ", "All "): page}, *below[page]]
+        for entry in next(iter(section.values())):
+            name, page = next(iter(entry.items())) if isinstance(entry, dict) else ("", entry)
+            if page in below:
+                entry[name] = [{f"All {name[0].lower()}{name[1:]}".replace("All the ", "All "): page}, *below[page]]
     version = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     config.site_name = f"{config.site_name} {version}"
     return config

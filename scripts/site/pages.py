@@ -209,12 +209,8 @@ def rooms() -> None:
             module = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
             names = [name for name in public(module) if f"fgl_bench.{module}.{name}" not in documented]
             if names and not any(part.startswith("_") for part in module.split(".")):
-                text += [
-                    f"## {module}",
-                    "",
-                    *ROLE.sub(linked, ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines(),
-                    "",
-                ]
+                about_it = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+                text += [f"## {module}", "", *ROLE.sub(linked, about_it).splitlines(), ""]
                 for name in names:
                     text += shown(f"fgl_bench.{module}.{name}", 3)
         write(f"reference/modules/{room.stem}.md", text)

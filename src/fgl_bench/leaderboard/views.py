@@ -189,11 +189,8 @@ def markdown(parts: Sequence[View], status: str) -> str:
     sections = [status]
     for part in parts:
         body = render.markdown(part.head, part.rows) if part.rows else NONE.capitalize() + "."
-        sections += [
-            f"**{part.title[0].upper()}{part.title[1:]}.**",
-            body,
-            *([" ".join(part.notes).replace("*", r"\*")] if part.notes else []),
-        ]
+        notes = " ".join(part.notes).replace("*", r"\*")
+        sections += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([notes] if notes else [])]
     return "\n\n".join(sections) + "\n"
 
 
