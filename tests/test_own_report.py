@@ -13,7 +13,7 @@ from fgl_bench import load_results, table
 from fgl_bench.errors import UserError
 from fgl_bench.papers.placement import FILE, read_rows
 from fgl_bench.papers.plan import load_paper
-from fgl_bench.report.html import sources, with_rows
+from fgl_bench.report.html import page, sources, with_rows
 from fgl_bench.report.own_runs import sections
 from fgl_bench.report.shown import paper_data
 from fgl_bench.results.cells import compact, write_cells
@@ -180,6 +180,7 @@ def test_a_row_placed_in_one_table_of_a_real_paper_goes_into_a_report_of_own_run
     own, paper = sources(tmp_path / "runs", placed=tmp_path / "placed")
     assert own.own and [each.key for each in paper.paper.tables] == ["3"]
     assert [each.title for each in paper.paper.tables[0].rows][0] == "Mine (yours), lr=0.5"
+    assert page([own, paper], tmp_path / "report.html").startswith("<!doctype html>"), "of the stored cells only those of this table"
 
 
 def test_stored_cells_are_loaded_as_runs_are(tmp_path):

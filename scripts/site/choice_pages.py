@@ -21,7 +21,7 @@ from fgl_bench.evaluation.summary import half_width
 from fgl_bench.leaderboard.protocol import asked_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.report.method_facts import verification
-from fgl_bench.results.plots.style import display_names
+from fgl_bench.results.render import display_names
 from fgl_bench.scenarios.hooks import supported
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]

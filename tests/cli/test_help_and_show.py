@@ -43,7 +43,9 @@ def test_a_run_shows_its_command_and_configuration(tmp_path, capsys):
 def test_a_cell_is_shown_by_its_hash_or_its_place_in_a_paper(capsys):
     show(["fedsa_gcl/3/fedprox/cora"])
     by_place = capsys.readouterr().out
-    assert "\n# fgl-bench experiment=fedsa_gcl/table3 dataset=cora algorithm=fedprox\nseeds:\n" in by_place
+    assert "\n# fgl-bench experiment=fedsa_gcl/table3 dataset=cora algorithm=fedprox\n# received model " in by_place
+    [verdict] = re.findall(r"\n# printed in fedsa_gcl table 3, cora: 56.7 ± 4.4; trained model of ours: (.*)\n", by_place)
+    assert verdict == "difference +19.7, 90 % interval 16.0 to 23.3: different"
     show([re.search(r"config_hash (\w+)", by_place)[1]])
     assert capsys.readouterr().out == by_place
     show(["fedsa_gcl/3/fedprox"])
@@ -51,7 +53,14 @@ def test_a_cell_is_shown_by_its_hash_or_its_place_in_a_paper(capsys):
     assert len(listed) > 3 and all(re.match(r"[0-9a-f]{12}  fgl-bench experiment=fedsa_gcl/table3 dataset=", text) for text in listed)
 
 
-@pytest.mark.parametrize("name", ["fedsa_gcl/99", "000000000000", "nowhere/at/all", "fedsa_gcl/3/fed"])
+def test_a_wrong_row_of_a_paper_s_table_is_met_with_the_nearest_cells():
+    with pytest.raises(UserError, match=r"^fedsa_gcl/3/fedprx/cora: no such cell; did you mean 3/fedprox/cora"):
+        show(["fedsa_gcl/3/fedprx/cora"])
+    with pytest.raises(UserError, match=r"^fedsa_gcl/99: no such cell"):
+        show(["fedsa_gcl/99"])
+
+
+@pytest.mark.parametrize("name", ["000000000000", "nowhere/at/all"])
 def test_what_is_neither_a_choice_nor_a_run_is_one_line(name):
     assert CELLS.is_dir()
     with pytest.raises(UserError, match=f"{name}: (there is )?no such choice"):

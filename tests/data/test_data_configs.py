@@ -30,7 +30,7 @@ def classes(package, base):
     return {kind for kind in found if issubclass(kind, base) and kind is not base and not kind.__name__.startswith("_")}
 
 
-YOUNGER = {"normalize_features", "masks", "stratify", "seeded", "deal", "seed", "parts_per_owner", "score_trained"}
+YOUNGER = {"normalize_features", "masks", "stratify", "seeded", "deal", "seed", "parts_per_owner", "score_trained", "standardize"}
 """Fields that yamls of users of version 1.0 may lack."""
 
 

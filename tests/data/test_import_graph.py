@@ -52,6 +52,12 @@ def test_the_rows_of_a_table_are_the_nodes_of_the_graph(tables, capsys, edges):
     assert np.load("nodes.npz")["y"].tolist() == ["b", "a", "", "b"], "names are kept"
 
 
+def test_a_table_of_excel_has_no_mark_in_the_name_of_its_first_column(tables):
+    NODES.to_csv("nodes.csv", index=False, encoding="utf-8-sig")
+    graph = fgl_bench.graph("nodes.csv", "edges.csv", label="kind", id="name", drop=["city"])
+    assert graph["id"].tolist() == NODES["name"].tolist()
+
+
 @pytest.mark.parametrize("ending", ["graphml", "gml", "json"])
 def test_attributes_of_networkx_files_are_columns(tables, ending):
     network = networkx.Graph([("n1", "n2"), ("n9", "n3")])
@@ -83,7 +89,13 @@ def test_a_pyg_file_keeps_its_masks_and_its_class_is_not_imported(tables):
     ("words", "message"),
     [
         (["nodes.csv", "edges.csv"], "nodes.csv: which column has the labels? label=COLUMN, one of name, age, tall, kind, city"),
-        (["nodes.csv", "edges.csv", "label=kind"], "nodes.csv: no numbers in city, such as 'x'; leave them out by drop=city"),
+        (["nodes.csv", "edges.csv", "label=kind"], "nodes.csv: no numbers in city, such as 'x' in row 1; leave them out by drop=city"),
+        (["words.csv", "edges.csv", "label=kind", "drop=city"], "words.csv: no numbers in age, such as 'unknown' in row 3;"),
+        (["far.csv", "edges.csv", "label=kind", "drop=city"], "far.csv: age has an infinite value"),
+        (["heading.csv", "edges.csv", "label=kind"], "heading.csv: has no rows"),
+        (["nodes.csv", "heading.csv", "label=kind"], "heading.csv: has no rows"),
+        (["empty.csv", "edges.csv"], "empty.csv: cannot be read (it is empty)"),
+        (["latin.csv", "edges.csv"], "latin.csv: is not in UTF-8"),
         (["nodes.csv", "edges.csv", "label=kin", "drop=city"], "label=kin: nodes.csv has no such column; it has name, age"),
         (
             ["nodes.csv", "bad.csv", "label=kind", "drop=city"],
@@ -107,6 +119,11 @@ def test_what_is_wrong_with_a_table_is_one_line_and_nothing_is_written(tables, t
     EDGES.replace("n2", "zz").to_csv("bad.csv", index=False)
     NODES.assign(age=[3, None, 2, 9]).to_csv("gaps.csv", index=False)
     NODES.replace("n9", "n3").to_csv("twice.csv", index=False)
+    NODES.assign(age=["3", "1", "unknown", "9"]).to_csv("words.csv", index=False)
+    NODES.assign(age=[3, 1, np.inf, 9]).to_csv("far.csv", index=False)
+    NODES[:0].to_csv("heading.csv", index=False)
+    NODES.replace("x", "Köln").to_csv("latin.csv", index=False, encoding="latin-1")
+    (tmp_path / "empty.csv").write_text("\n")
     (tmp_path / "broken.gml").write_text("graph [ node [")
     torch.save(pytest.approx(1), "pickled.pt")
     with pytest.raises(UserError) as caught:

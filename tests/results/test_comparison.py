@@ -239,6 +239,25 @@ def test_of_an_edited_method_the_last_version_counts(tmp_path):
     assert "90.0 ± 0.0 *" in made and "10.0" not in made and "1 run(s) of an earlier version" in made
 
 
+def test_a_run_without_a_key_that_came_later_gives_way_to_the_run_with_its_default(tmp_path):
+    store(tmp_path, "fedavg", per_seed=(0.1, 0.1))
+    store(tmp_path, "fedavg", per_seed=(0.9, 0.9), config={"patience": None}, finished="2027-01-02T03:04:05+00:00")
+    made = str(table(tmp_path, model_of="received"))
+    assert "90.0 ± 0.0" in made and "10.0" not in made
+
+
+def test_methods_whose_scores_are_equal_in_every_seed_are_named(tmp_path):
+    for dataset, third in (("cora", A), ("citeseer", C)):
+        store(tmp_path, "fedavg", dataset, per_seed=A)
+        store(tmp_path, "fedprox", dataset, per_seed=A)
+        store(tmp_path, "moon", dataset, per_seed=third)
+        store(tmp_path, "fedgta", dataset, per_seed=A[::-1])  # equal on average only
+    made = " ".join(str(table(tmp_path)).split())
+    assert "fedavg, fedprox, moon: equal scores in every seed of 1 of 2 columns." in made
+    assert "fedavg, fedprox: equal scores in every seed of 1 of 2 columns." in made
+    assert "fedgta:" not in made and made.count("equal scores") == 2
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -18,7 +18,7 @@ from fgl_bench.papers.tables import common, cost, levels, texts
 from fgl_bench.report.shown import Source, table_data
 from fgl_bench.results.cells import compact, write_cells
 from fgl_bench.results.plots.style import plt
-from fgl_bench.results.thinned import curve, records
+from fgl_bench.results.thinned import along, curve, records
 from fgl_bench.runner.run import federations_of
 from tests.results import summaries
 
@@ -65,6 +65,16 @@ def test_a_line_is_the_mean_over_seeds_against_what_was_spent(tmp_path: Path) ->
     assert half == pytest.approx([12.7062 * 5] * 4, abs=1e-2)  # 10 apart: std 5 sqrt 2, over sqrt 2
     assert line(kept, "embedding_bytes", "received_loss")[0].tolist() == [0, 20, 40, 60]
     assert line(kept, "round", "received_macro_f1")[0].tolist() == [0, 1, 2, 3]
+
+
+def test_a_line_over_time_compares_seeds_at_equal_times_not_after_equal_trips(tmp_path: Path) -> None:
+    head = "seed,trip,time,test_received,diverged_received,test_trained,diverged_trained"  # trained models are scored at the end
+    rows = ["0,0,0,0.1,0,,", "0,5,1,0.5,0,,", "0,10,2,0.7,0,0.9,0", "1,0,0,0.1,0,,", "1,5,4,0.3,0,0.2,0"]
+    (tmp_path / "history.csv").write_text("\n".join([head, *rows]), encoding="utf-8")
+    line_of = along(tmp_path / "history.csv", "time")
+    assert line_of["time"] == [0, 1, 2], "seed 0 ends there"
+    assert line_of["received"] == pytest.approx([0.1, 0.3, 0.4]), "seed 1 has its first score until 4"
+    assert "trained" not in line_of
 
 
 # ---- costs at equal accuracy

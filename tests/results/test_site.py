@@ -13,7 +13,7 @@ import yaml
 
 from fgl_bench.cli.commands import about
 from fgl_bench.config.choices import GROUPS, choices, path_of
-from fgl_bench.results.plots.style import display_names
+from fgl_bench.results.render import display_names
 from scripts.site.check import problems
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 from scipy import sparse
@@ -31,7 +32,7 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("model", ["received", "trained"])
 def test_predictions_give_the_scores_of_the_run(run, model):
     rows = predictions(run, model)
-    assert list(rows.columns) == ["seed", "client", "node", "part", "label", "predicted"]
+    assert list(rows.columns) == ["seed", "client", "node", "part", "label", "predicted", "probability"]
     assert rows.groupby("seed")["node"].nunique().tolist() == [200, 200]
     test = rows[rows["part"] == "test"]
     right = (test["label"] == test["predicted"]).groupby(test["seed"]).mean()
@@ -67,6 +68,34 @@ def test_methods_with_their_own_way_to_predict(tmp_path):
     )
     with pytest.raises(UserError, match="fed_pub does not predict by the network alone"):
         embeddings(run)
+
+
+def test_a_user_s_ids_and_classes_keep_their_names_and_new_nodes_are_scaled_as_the_old_ones(tmp_path):
+    draw = np.random.default_rng(0)
+    kind = draw.integers(0, 2, 80)
+    y = np.array(["red", "blue"])[kind]
+    y[70:] = ""
+    x = np.stack([5e4 + 2e4 * kind, draw.random(80)], 1)
+    graph = {"x": x, "edge_index": draw.integers(0, 80, (2, 10)), "y": y, "id": np.array([f"n{i}" for i in range(80)])}
+    path = tmp_path / "graph.npz"
+    np.savez(path, **graph)
+    words = {"split": "iid", "num_clients": 2, "rounds": 30, "seeds": [0], "keep_models": "best", "results_dir": str(tmp_path / "runs")}
+    result = fgl_bench.run("fedavg", "custom", dataset__path=str(path), dataset__standardize=True, **words)
+    rows = predictions(result)
+    assert (rows["id"] == "n" + rows["node"].astype(str)).all()
+    assert rows["label_name"].tolist() == y[rows["node"]].tolist()
+    assert ((rows["predicted"] == 0) == (rows["predicted_name"] == "blue")).all(), "classes are in sorted order"
+    assert rows["probability"].between(0.5, 1).all()
+    done = subprocess.run(
+        [sys.executable, "-m", "fgl_bench", "predict", str(result.folder), str(path), "out=new.csv"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    new = pd.read_csv(tmp_path / "new.csv")
+    assert new["id"].tolist() == graph["id"].tolist()
+    assert (new["predicted_name"] == np.array(["red", "blue"])[kind]).mean() > 0.9, "without the old nodes' scale all would be one class"
 
 
 def test_what_cannot_be_predicted_is_one_line(tmp_path):

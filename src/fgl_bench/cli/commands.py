@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,8 @@ Commands (instead of KEY=VALUE)
   table [RESULTS] rows=algorithm cols=dataset,split
                            runs as a table with tests and ranks: md, csv, LaTeX
   plot KIND [RESULTS]      curves, bars, ranks, pareto or clients of runs
+  predict RUN [GRAPH]      predictions of a run's saved models for its own
+                           nodes, or for those of another graph
   report [RESULTS]         one HTML page of all runs and papers' tables
   place FILE.py paper=fedsa_gcl table=3
                            your method in a published table
@@ -58,6 +60,7 @@ COMMANDS = {
     "check": "fgl_bench.cli.check:run",
     "table": "fgl_bench.cli.table:show",
     "plot": "fgl_bench.cli.plot:draw",
+    "predict": "fgl_bench.cli.predict:write",
     "report": "fgl_bench.cli.report:write",
     "place": "fgl_bench.cli.place:show",
     "leaderboard": "fgl_bench.cli.leaderboard:show",
@@ -95,7 +98,9 @@ def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         names = choices(group, folders)
         width = max(map(len, names), default=0)
         for name in names:
-            print(f"{name:<{width}}  {about(path_of(group, name, folders))}".rstrip())
+            line = f"{name:<{width}}  {about(path_of(group, name, folders))}".rstrip()
+            broken = textwrap.wrap(line, line_width(), subsequent_indent=" " * (width + 2), break_on_hyphens=False)
+            print("\n".join(broken) if sys.stdout.isatty() else line)  # a pipe gets a line per choice
 
 
 def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -123,8 +128,13 @@ def stored(name: str) -> list[Result]:
     if not place or not (CELLS / paper).is_dir():
         return []
     cells = stored_cells(CELLS / paper)
-    exact = [cell for cell in cells if any("/".join(each[:3]) == place for each in cell.summary["places"])]
-    return exact or [cell for cell in cells if any(f"{'/'.join(each[:3])}/".startswith(f"{place}/") for each in cell.summary["places"])]
+    places = {"/".join(each[:3]): cell for cell in cells for each in cell.summary["places"]}
+    if place in places:
+        return [places[place]]
+    inside = {cell.summary["config_hash"]: cell for name, cell in places.items() if name.startswith(f"{place}/")}
+    if not inside:
+        raise UserError(f"{name}: no such cell{suggest(place, sorted(places))}")
+    return [*inside.values()]
 
 
 def shown(results: Sequence[Result]) -> None:
@@ -135,7 +145,26 @@ def shown(results: Sequence[Result]) -> None:
             print(f"{result.summary['config_hash']}  {command}")
         else:
             config = yaml.safe_dump(result.summary["config"], sort_keys=False, allow_unicode=True)
-            print(f"# {result.folder}, config_hash {result.summary['config_hash']}\n# {command}\n{config}", end="")
+            print(f"# {result.folder}, config_hash {result.summary['config_hash']}\n# {command}", *scores_of(result), sep="\n# ")
+            print(config, end="")
+
+
+def scores_of(result: Result) -> Iterator[str]:
+    """Yield the test scores of a result in a line; then the printed numbers that it was compared with, each with its verdict."""
+    import pandas as pd
+
+    from fgl_bench.results.console import percent
+
+    test, verdicts = result.summary["test"], CELLS.parent / "tables" / "verdicts.csv"
+    yield ", ".join(f"{model} model {percent(scores)}" for model, scores in test.items()) + f" (test {result.summary['metric']} in %)"
+    if "places" not in result.summary or not verdicts.is_file():
+        return
+    places = {(result.folder.name, *place[:3]) for place in result.summary["places"]}
+    for row in pd.read_csv(verdicts, dtype=str, keep_default_na=False).to_dict("records"):
+        if (row["paper"], row["table"], row["row"], row["column"]) in places:
+            difference = f"difference {float(row['difference']):+.1f}, 90 % interval {float(row['low']):.1f} to {float(row['high']):.1f}"
+            where = f"{row['paper']} table {row['table']}, {row['column']}"
+            yield f"printed in {where}: {row['printed_text']}; {row['model']} model of ours: {difference}: {row['verdict']}"
 
 
 def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:

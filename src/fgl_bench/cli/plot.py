@@ -49,20 +49,17 @@ def confusion(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument is wrong, or the run has no saved models.
     """
-    from fgl_bench.results.frame import complete_runs, folder_of
+    from fgl_bench.results.frame import only_run
 
     words, rest = read_words(arguments, ("model_of", "out", "format", "style"), CONFUSION)
     if len(rest) != 1:
         raise UserError(f"plot confusion of which run? {CONFUSION}")
-    runs = complete_runs(folder_of(rest[0]))
-    if len(runs) != 1:
-        raise UserError(f"{short(rest[0])}: has {len(runs)} complete runs; give the folder of one run")
     from fgl_bench.results.plots.draw import save
     from fgl_bench.results.plots.figures import confusion_figure
     from fgl_bench.runner.predictions import confusion_matrix
 
     given = {key: values[0] for key, values in words.items()}
     model = given.pop("model_of", "trained")
-    counts = confusion_matrix(runs[0], model)
+    counts = confusion_matrix(only_run(rest[0]), model)
     for path in save(lambda: confusion_figure(counts, model), given.pop("out", Path("figures", "confusion")), **given):
         print(f"written: {path}")

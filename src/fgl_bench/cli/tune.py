@@ -33,6 +33,7 @@ from fgl_bench.config.wording import wrong_type
 from fgl_bench.errors import UserError, require
 from fgl_bench.results.console import line_width
 from fgl_bench.results.estimates import duration
+from fgl_bench.results.question import Question
 from fgl_bench.results.result_table import plain_cell
 from fgl_bench.results.store import PRESENTATION
 from fgl_bench.results.sweeps import record
@@ -361,7 +362,7 @@ def print_outcome(search: Search) -> None:
     write(search, ended)
     runs = [Path(trial.user_attrs["run"]) for trial in ended if "run" in trial.user_attrs]
     if runs:
-        record(search.results, runs, masked(shlex.join(["fgl-bench", *sys.argv[1:]])), None, search=True)
+        record(search.results, runs, masked(shlex.join(["fgl-bench", *sys.argv[1:]])), Question(tuple(search.space), ()), search=True)
     scored: list[Any] = [trial for trial in ended if trial.state.name == "COMPLETE"]
     if not scored:
         raise UserError("no trial could be run to its end; the refusals above say why")

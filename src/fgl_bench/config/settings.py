@@ -104,8 +104,6 @@ def check_numbers(cfg: DictConfig) -> None:
         check_range(key, cfg[key], allowed)
     require(len(cfg.seeds) > 0, "seeds", [], "a list of at least one integer, such as [0,1,2,3,4]")
     require(len(set(cfg.seeds)) == len(cfg.seeds), "seeds", cfg.seeds, "distinct; a repeated seed would count one repetition twice")
-    given = cfg.virtual_time is None or cfg.rounds is not None or cfg.trips is not None
-    require(given, "virtual_time", cfg.virtual_time, "used with rounds= or trips=, the most that may be run until then")
     names = {f"{target:g}" for target in cfg.targets}
     require(len(names) == len({*cfg.targets}), "targets", cfg.targets, "distinct in their first six digits, by which they are named")
 

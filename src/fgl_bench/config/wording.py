@@ -42,6 +42,9 @@ def explain(error: BaseException) -> str | None:
             if isinstance(cause, kind):
                 key = override[1] if override else str(getattr(cause, "full_key", None) or "")
                 text = say(cause)
+                if override and text == NO_LIST:
+                    name, _, value = key.partition("=")
+                    text += f", such as {name}=[{value}]"
                 return f"{key}: {text}" if key and say in (wrong_type, plain) else text
     return plain(error)
 
@@ -112,6 +115,9 @@ def unknown_key(error: OmegaConfBaseException) -> str:
     return f"{key}: unknown key{how}{suggest(str(error.key), allowed)}"
 
 
+NO_LIST = "must be a list"
+
+
 def wrong_type(error: Exception) -> str:
     """Rephrase OmegaConf's first line."""
     text = next(iter(str(error).splitlines()), "")
@@ -119,7 +125,7 @@ def wrong_type(error: Exception) -> str:
     if match:
         return f"'{match[1]}' is not {KINDS.get(match[2], match[2])}"
     if "is not a ListConfig" in text:
-        return "must be a list, such as [a,b]"
+        return NO_LIST
     return "may not be null" if "is not Optional" in text or text.startswith("Incompatible value 'None'") else text
 
 

@@ -59,6 +59,7 @@ def subgraph(graph: Graph, nodes: np.ndarray) -> Graph:
         labels=graph.labels[nodes],
         owner=None if graph.owner is None else graph.owner[nodes],
         masks={name: mask[nodes] for name, mask in graph.masks.items()},
+        node_ids=None if graph.node_ids is None else graph.node_ids[nodes],
     )
 
 

@@ -36,6 +36,8 @@ class Graph:
         owner: ``[N]`` int64 client of each node where the federation is natural (``split=natural``), else None.
         masks: of ``train_mask``, ``val_mask`` and ``test_mask`` those that the data came with, bool ``[N]`` or ``[N, K]``
             (``split.masks=given``).
+        node_ids: ``[N]`` names of the nodes in the data, else None.
+        class_names: names of the classes in the data, in the order of their numbers; empty if the data have numbers only.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Graph:
     metric: str = "accuracy"
     owner: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    node_ids: np.ndarray | None = None
+    class_names: tuple[str, ...] = ()
 
     @property
     def num_nodes(self) -> int:

@@ -108,7 +108,11 @@ def read(path: Path, header: int | None = 0) -> Any:
     try:
         if path.suffix in readers:
             return readers[path.suffix](path)
-        return pd.read_csv(path, sep=None, engine="python", header=header)
+        if not path.read_bytes().strip():
+            raise ValueError("it is empty")
+        return pd.read_csv(path, sep=None, engine="python", header=header, encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not in UTF-8; save it as CSV UTF-8") from None
     except Exception as error:  # parsers of damaged files raise nearly anything
         raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
 
@@ -120,6 +124,8 @@ def of_tables(
     import pandas as pd
 
     nodes = nodes.rename(columns=str)
+    if nodes.empty:
+        raise UserError(f"{source}: has no rows")
     roles = {
         "label": column_of(nodes, "label", label, LABELS, source),
         "id": column_of(nodes, "id", id, IDS, source),
@@ -131,6 +137,8 @@ def of_tables(
     if absent:
         raise UserError(f"drop={absent[0]}: {source} has no such column; it has {', '.join(nodes.columns)}")
     where, table = edge_table(edges)
+    if table.empty:
+        raise UserError(f"{where}: has no rows")
     named, rows = {*table.stack().astype(str)}, pd.Series(range(len(nodes)))
     if roles["id"] is None and not named <= {*rows.astype(str)}:
         most, name = max((len(named & {*nodes[name].astype(str)}), str(name)) for name in nodes)  # what most ends are
@@ -142,6 +150,8 @@ def of_tables(
     content: dict[str, Any] = {"edge_index": ends(table, ids, where, source), "x": numbers(nodes, features, source)}
     values = nodes[roles["label"]]
     content["y"] = plain_labels(values.astype(object).where(values.notna(), None).to_numpy())
+    if roles["id"]:
+        content["id"] = ids.astype(str).to_numpy(dtype=str)
     if roles["owner"]:
         content["owner"] = np.asarray(nodes[roles["owner"]].tolist())
     content |= {name: nodes[name].to_numpy() for name in GIVEN if name in nodes}
@@ -160,17 +170,23 @@ def column_of(nodes: DataFrame, role: str, given: str | None, usual: Sequence[st
 
 def numbers(nodes: DataFrame, names: Sequence[str], source: str) -> np.ndarray:
     """Return the features ``[N, F]``; raises UserError for text, empty cells and a table without features."""
+    import pandas as pd
+
     if not names:
         raise UserError(f"{source}: no column is left for features")
     text = [name for name in names if nodes[name].dtype.kind not in "biuf"]
     if text:
-        what = f"{source}: no numbers in {', '.join(text)}, such as {str(nodes[text[0]].iloc[0])[:40]!r}"
+        wrong = nodes[text[0]][pd.to_numeric(nodes[text[0]], errors="coerce").isna() & nodes[text[0]].notna()]
+        what = f"{source}: no numbers in {', '.join(text)}, such as {str(wrong.iloc[0])[:40]!r} in row {int(wrong.index[0]) + 1}"
         raise UserError(f"{what}; leave them out by drop={','.join(text)}, or make columns of numbers of them (pandas.get_dummies)")
     empty = [name for name in names if nodes[name].isna().any()]
     if empty:
         count = int(nodes[empty[0]].isna().sum())
         raise UserError(f"{source}: {empty[0]} is empty for {count} node(s); fill it, or leave it out by drop={','.join(empty)}")
-    return nodes[list(names)].to_numpy(dtype=np.float32)
+    values = nodes[list(names)].to_numpy(dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise UserError(f"{source}: {names[int((~np.isfinite(values)).any(0).argmax())]} has an infinite value")
+    return values.astype(np.float32)
 
 
 def edge_table(edges: Any, header: int | None = 0) -> tuple[str, DataFrame]:

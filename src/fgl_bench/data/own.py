@@ -22,7 +22,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.utils.files import write_bytes
 from fgl_bench.utils.patience import say_once
 
-KEYS = ("x", *(f"x_{part}" for part in CSR_PARTS), "edge_index", "y", "num_classes", "owner", *GIVEN)
+KEYS = ("x", *(f"x_{part}" for part in CSR_PARTS), "edge_index", "y", "num_classes", "owner", "id", *GIVEN)
 PYG = ("data.data.Data", "data.data.DataEdgeAttr", "data.data.DataTensorAttr", "data.storage.GlobalStorage") + (
     "data.hetero_data.HeteroData", "data.storage.BaseStorage", "data.storage.NodeStorage", "data.storage.EdgeStorage",
 )  # fmt: skip

@@ -44,7 +44,8 @@ def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] 
     folder = results / "cells" / paper.name
     tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
     cells, known = plan(tables), read_cells(folder)
-    stored, files = fill(cells, known), {cell["config_hash"]: folder / NAME for cell in known}
+    stored = fill(cells, known)
+    files = {str(cell["config_hash"]): folder / NAME for cell in stored.values()}
     by_overrides = {run.overrides: run for run in runs}
     for cell in cells:
         if cell.key not in stored and (run := by_overrides.get(cell.overrides)) is not None:

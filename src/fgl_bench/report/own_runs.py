@@ -46,10 +46,10 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> Source:
         pivots[table.key] = pivot_of(chosen)
         tables.append(table)
         some = next(iter(chosen.runs.values()))
-        folder_override = [] if is_cell(some) else in_folder(some.results_dir)
         for row, first in zip(table.rows, chosen.rows, strict=True):
             for column, second in zip(table.columns, chosen.columns, strict=True):
                 run = chosen.runs.get((first, second))
+                folder_override = [] if is_cell(run or some) else in_folder((run or some).results_dir)
                 words = overrides_at(chosen, (first, second))
                 cells.append(Cell(table.key, row, column, () if words is None else (*words, *folder_override)))
                 if run is not None:

@@ -58,7 +58,7 @@ class Chosen:
     Attributes:
         rows, columns: values, in order.
         runs: by (row, column).
-        superseded: number of runs left out because a user's class or file was edited later, or a class was corrected.
+        superseded: number of runs left out because a user's class or file was edited later, a class was corrected, or a key was added.
     """
 
     question: Question
@@ -143,10 +143,13 @@ def in_order(distinct: Iterable[Values]) -> tuple[Values, ...]:
 
 
 def latest(runs: Sequence[Result]) -> list[Result]:
-    """Keep the latest of runs that differ only in the source of a user's class, a correction or the content of a raw file."""
+    """Keep the latest of runs that differ only in the source of a user's class, a correction or the content of a raw file.
+
+    A key that is null counts as absent: an older version may not have had it.
+    """
     newest: dict[str, Result] = {}
     for run in runs:
-        config = {key: inner for key, inner in run.summary["config"].items() if key not in SOURCES}
+        config = {key: leaf for key, leaf in leaves(run.summary["config"]) if leaf is not None and key.split(".")[0] not in SOURCES}
         what = json.dumps([config, run.summary.get(CLIENT)], sort_keys=True)
         if what not in newest or newest[what].summary["finished"] <= run.summary["finished"]:
             newest[what] = run

@@ -90,14 +90,13 @@ class Result:
         table = pd.DataFrame(rows).astype({"score": float, "last_score": float, "trip": "Int64", **dict.fromkeys(OTHERWISE, float)})
         for position, name in enumerate(OF_RUN):
             table.insert(position, name, summary[name])
-        return table.assign(
-            client_trips=summary["client_trips"]["total"],
-            upload_bytes=summary["bytes"]["upload"],
-            download_bytes=summary["bytes"]["download"],
-            seconds=summary["seconds"]["total"],
-            config_hash=summary["config_hash"],
-            folder=str(self.folder),
-        )
+        costs = {"client_trips": summary["client_trips"]["total"]}
+        costs |= {f"{name}_bytes": summary["bytes"][name] for name in ("upload", "download")}
+        if "rounds_trained" in summary and (self.folder / "history.csv").is_file():  # seeds ended at different points
+            last = self.curve().groupby("seed").last().rename(columns={"trip": "client_trips"})
+            costs = {name: table["seed"].map(last[name]) for name in costs}
+        other = {"seconds": summary["seconds"]["total"], "config_hash": summary["config_hash"], "folder": str(self.folder)}
+        return table.assign(**costs, **other)
 
     def curve(self) -> DataFrame:
         """``history.csv``: one row per seed and evaluation point, with scores, training loss and bytes."""
@@ -187,6 +186,14 @@ def read_runs(folder: str | Path) -> list[Result]:
     if not runs:
         raise UserError(f"{where}: there is no complete run in it")
     return runs
+
+
+def only_run(folder: str | Path) -> Result:
+    """Return the one complete run below a folder; raises UserError if there is none, or several."""
+    runs = complete_runs(folder_of(folder))
+    if len(runs) != 1:
+        raise UserError(f"{folder}: has {len(runs)} complete runs; give the folder of one run")
+    return runs[0]
 
 
 def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:

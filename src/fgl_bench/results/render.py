@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import groupby
+from pathlib import Path
 
+import yaml
 from tabulate import tabulate
 
 from fgl_bench.results.scored import MARK
 
+MINUS = "\N{MINUS SIGN}"
 ESCAPES = {"\\": r"\textbackslash{}", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "$": r"\$", "{": r"\{", "}": r"\}"}
-ESCAPES |= {"^": r"\^{}", "~": r"\~{}", MARK: r"$\dagger$"}
+ESCAPES |= {MINUS: "$-$", "^": r"\^{}", "~": r"\~{}", MARK: r"$\dagger$"}
 WIDE = 9  # columns of numbers that fit the width of a page
 NARROW = 4  # columns that fit one column of a page
 # Shrinks only tables wider than the line.
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+
+
+@cache
+def display_names() -> dict[str, str]:
+    path = Path(__file__).parent / "display_names.yaml"
+    return {str(key): str(name) for key, name in yaml.safe_load(path.read_text(encoding="utf-8")).items()}
+
+
+def display(text: str) -> str:
+    """Return the display name of a choice (``FedSA-GCL`` for ``fedsa_gcl``); of several in one text, each."""
+    names = display_names()
+    return re.sub(r"[\w.]+", lambda found: names.get(found[0], found[0].replace("_", " ")), text)
 
 
 def number(value: float | None, digits: int = 1, half: float | None = None, per_seed: Sequence[float | None] = ()) -> str:
@@ -36,6 +53,7 @@ def marked(form: str, text: str, best: bool = False, alike: bool = False) -> str
     if form == "md":
         return f"**{text}**" if best else f"<u>{text}</u>" if alike else text
     if form == "tex":
+        text = re.sub(r"^-(?=\d)", MINUS, text)
         return rf"\textbf{{{escape(text)}}}" if best else rf"\underline{{{escape(text)}}}" if alike else escape(text)
     return text + (" *" if best else " ~" if alike else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fgl_bench.errors import UserError, printable
 from fgl_bench.results import render
-from fgl_bench.results.choose import BUDGET, GROUPS, Chosen, Values, choose
+from fgl_bench.results.choose import BUDGET, GROUPS, Chosen, Values, choose, value
 from fgl_bench.results.compare import Block, Compared, column_label, label
 from fgl_bench.results.frame import Result, folder_of, read_runs
-from fgl_bench.results.question import BOTH, Question, Words, is_number, question
+from fgl_bench.results.question import BOTH, Question, Words, as_text, is_number, question
 from fgl_bench.results.scored import MARK
 from fgl_bench.results.statistics import FEW, LEVEL, guarantee, wide
 from fgl_bench.results.sweeps import choose_in
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 DEFAULT_FOLDER = Path("results/runs")
+COMMON = ("dataset", "split", "num_clients", "model", "scenario", "rounds")  # named below a table that has one value of them
 MOST_MISSING = 10  # missing runs listed in a terminal
 RANK = "rank"
 NAMES = {"t": "t-test", "wilcoxon": "signed-rank test"}
@@ -66,11 +68,14 @@ class ResultTable(Compared):
         lines, keys = [r"% \usepackage{booktabs,graphicx}"], self.question.cols or ("",)
         for block in self.blocks:
             columns = [column or ("all",) for column in self.chosen.columns]
-            heads = [tuple(column_label([key], [value]) for key, value in zip(keys, column, strict=True)) for column in columns]
+            heads = [
+                tuple(render.display(column_label([key], [choice])) for key, choice in zip(keys, column, strict=True)) for column in columns
+            ]
             heads += [("",) * (len(keys) - 1) + (RANK,)] * bool(block.ranks)
             caption = " ".join([f"{self.unit[:1].upper()}{self.unit[1:]} of {block.model} models.", *notes(self, "tex")])
-            rows = self.rows(block, "tex")
-            lines += ["", *render.latex(label(self.question.rows), heads, rows, caption, f"tab:{block.model}")]
+            rows = [(render.display(name), entries) for name, entries in self.rows(block, "tex")]
+            key = f"tab:{block.model}" + f"-against-{self.question.against}" * bool(self.question.against)
+            lines += ["", *render.latex(label(self.question.rows), heads, rows, caption, key)]
         missing = absent(self, None) if commands else []
         return "\n".join([*lines, *(f"% {one_line(line)}".rstrip() for line in missing)]) + "\n"
 
@@ -186,6 +191,9 @@ def notes(table: Compared, form: str) -> list[str]:
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     standings = [standing for block in table.blocks for standing in block.tests.values()]
     sentences = [f"Mean over {count} seed{'s' * (seeds != [1])}{' ± half-width of the 95 % t-interval' * (seeds[-1] > 1)}."]
+    common = {key: {as_text(value(run, key)) for run in runs} for key in COMMON if key not in (*table.question.rows, *table.question.cols)}
+    if pairs := [f"{key}={texts.pop()}" for key, texts in common.items() if len(texts) == 1]:
+        sentences.append(f"In all runs: {', '.join(pairs)}.")
     sentences += differences_note(table, best) if table.question.against else []
     lower = any(score.lower for block in table.blocks for score in block.scores.values())
     sentences += [f"{best} best of a column{' (fewest)' * lower}."] if standings else []
@@ -216,9 +224,27 @@ def notes(table: Compared, form: str) -> list[str]:
         if spent := run.summary.get("privacy_spent"):
             private.setdefault(guarantee(spent), []).append(f"{label(row)} {label(column)}".strip())
     sentences += [f"{', '.join(names)}: {words}." for words, names in private.items()]
+    sentences += identical(table.chosen)
     if table.chosen.superseded:
         sentences.append(f"{table.chosen.superseded} run(s) of an earlier version of a class or of data are left out.")
     return sentences
+
+
+def identical(chosen: Chosen) -> list[str]:
+    """Name the rows whose runs have equal test scores in every seed: one method probably took the steps of another."""
+    columns_of: dict[tuple[Values, ...], int] = {}
+    for column in chosen.columns:
+        rows_with: dict[str, list[Values]] = {}
+        for row in chosen.rows:
+            if run := chosen.runs.get((row, column)):
+                rows_with.setdefault(json.dumps(run.summary["test"]), []).append(row)
+        for rows in filter(lambda rows: len(rows) > 1, rows_with.values()):
+            columns_of[tuple(rows)] = columns_of.get(tuple(rows), 0) + 1
+    whole = len(chosen.columns)
+    return [
+        f"{', '.join(map(label, rows))}: equal scores in every seed of {f'{count} of {whole} columns' if whole > 1 else 'the column'}."
+        for rows, count in columns_of.items()
+    ]
 
 
 def differences_note(table: Compared, sign: str) -> list[str]:

@@ -68,7 +68,8 @@ def read_sweeps(folder: Path, runs: Sequence[Result]) -> list[RecordedSweep]:
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         with suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
-            own = tuple(by_folder[path.parent / name] for name in entry["runs"] if path.parent / name in by_folder)
+            names = dict.fromkeys(entry["runs"])  # a search may repeat a trial
+            own = tuple(by_folder[path.parent / name] for name in names if path.parent / name in by_folder)
             if own:
                 rows, cols = (tuple(map(str, entry.get(name, ()))) for name in ("rows", "cols"))
                 search = bool(entry.get("search"))

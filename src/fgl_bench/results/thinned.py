@@ -49,7 +49,31 @@ def table_of(history: Path) -> pd.DataFrame:
     return table
 
 
-def curve(history: Path, most: int | None = MOST_POINTS, more: Sequence[str] = ()) -> dict[str, list]:
+def along(history: Path, cost: str) -> dict[str, list]:
+    """Return test scores by ``cost``, such as virtual time, of which seeds have spent different amounts after as many trips.
+
+    Names are as in :func:`curve`. Between two evaluation points a seed has the score of the earlier one; the lines end where the first
+    seed ends. Points without a score of some seed are left out, and so are models that were not scored at every point.
+
+    Args:
+        history: a run's ``history.csv``.
+        cost: ``trips`` or a column that never decreases.
+    """
+    table = table_of(history).rename(columns={"trip": "trips"})
+    models = [model for model in MODELS if f"diverged_{model}" not in table or table[f"diverged_{model}"].notna().all()]
+    seeds = [rows for _, rows in table.groupby("seed")]
+    points = np.unique(np.concatenate([rows[cost] for rows in seeds]))
+    points = points[points <= min(rows[cost].max() for rows in seeds)]
+    last = [np.searchsorted(rows[cost], points, side="right") - 1 for rows in seeds]
+    scores = {model: np.stack([rows[f"test_{model}"].to_numpy()[at] for rows, at in zip(seeds, last, strict=True)]) for model in models}
+    scored = ~np.isnan(np.concatenate([*scores.values()])).any(axis=0)
+    result = {cost: points[scored].tolist()}
+    for model, values in scores.items():
+        result[model], result[f"{model}_half"] = (each.tolist() for each in band(values[:, scored]))
+    return result
+
+
+def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
     """Return test scores and costs at the evaluation points: lists of equal length by name.
 
     Names are ``trips``; for each of ``SCORES`` the mean over the seeds and ``<name>_half``, the half-width of its 95 % interval; for each
@@ -59,7 +83,6 @@ def curve(history: Path, most: int | None = MOST_POINTS, more: Sequence[str] = (
     Args:
         history: a run's ``history.csv``.
         most: maximum number of points, see :func:`thinned`.
-        more: other columns of which the mean is returned.
     """
     table = table_of(history)
     seeds = table["seed"].nunique()
@@ -71,7 +94,7 @@ def curve(history: Path, most: int | None = MOST_POINTS, more: Sequence[str] = (
         return {}
     rows = np.flatnonzero(scored)[thinned(int(scored.sum()), most)]
     result: dict[str, list] = {"trips": scored.index[rows].tolist()}
-    for name in (*SCORES, *SPENT, *more):
+    for name in (*SCORES, *SPENT):
         each = by_seed.get(f"test_{name}" if name in SCORES else name)
         if each is None or each.iloc[rows].isna().any(axis=None):
             continue

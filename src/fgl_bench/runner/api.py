@@ -54,7 +54,7 @@ def run(
     Args:
         dataset: the name of a choice, an object of a class of your own, or a graph of your own.
         algorithm: runs in the scenario that its choice names; an object in the first one whose base it derives from.
-        model: of all clients; a list of names is dealt over the clients (see docs/guides/own_backbones.md).
+        model: of all clients; a list of names is dealt over the clients.
         experiment: a paper's setting, such as ``"fedgta/table3"``.
         config_dir: a folder with groups of your own.
         progress: whether to draw a bar on stderr.

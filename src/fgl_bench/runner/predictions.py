@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
+from scipy import sparse as sp
+from scipy.special import softmax
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.powers import federated
-from fgl_bench.data.canonical import canonical_edges, canonical_features, row_normalized
+from fgl_bench.data.canonical import canonical_edges, canonical_features
 from fgl_bench.data.federation import ServerFederation
-from fgl_bench.data.graph import ClientGraph, Federation
+from fgl_bench.data.graph import ClientGraph, Federation, Graph
+from fgl_bench.data.import_graph import read
 from fgl_bench.data.own import arrays_of
 from fgl_bench.data.pooling import Pooled
+from fgl_bench.data.raw import data_root
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError, require_choice
@@ -98,7 +102,8 @@ def predictions(result: Result, model: str = "trained") -> DataFrame:
     """Return one row per seed, client and example (node) of a run with saved models (``keep_models=best`` or ``final``).
 
     Columns are ``seed``, ``client``, ``node`` (its number in the whole graph), ``part`` (``train``, ``val``, ``test`` or ``none``),
-    ``label`` and ``predicted``. Examples without a label have label -1.
+    ``label``, ``predicted`` and ``probability`` (of the predicted class). Examples without a label have label -1. If the user's graph names
+    its nodes or classes, columns ``id``, ``label_name`` and ``predicted_name`` follow.
 
     Args:
         model: ``received`` or ``trained``.
@@ -113,9 +118,49 @@ def predictions(result: Result, model: str = "trained") -> DataFrame:
         for number, client in enumerate(seed.federation.clients):
             ids = client.example_ids
             part = np.select([client.train, client.val, client.test], ["train", "val", "test"], "none")
+            own = softmax(logits[number, : len(ids)], axis=-1)
             columns: dict[str, Any] = {"seed": seed.federation.seed, "client": number, "node": ids, "part": part}
-            frames.append(pd.DataFrame({**columns, "label": client.labels, "predicted": logits[number, : len(ids)].argmax(-1)}))
-    return pd.concat(frames, ignore_index=True)
+            columns |= {"label": client.labels, "predicted": own.argmax(-1), "probability": own.max(-1)}
+            frames.append(pd.DataFrame(columns))
+    rows = pd.concat(frames, ignore_index=True)
+    if not client.of_nodes:
+        return rows
+    graph = graph_of(result)
+    return named(rows, graph.node_ids, graph.class_names)
+
+
+def named(rows: DataFrame, ids: np.ndarray | None, classes: Sequence[str]) -> DataFrame:
+    """Add the names of nodes and classes in the data, where they have any."""
+    if ids is not None:
+        rows["id"] = np.asarray(ids)[rows["node"]]
+    for name in ("label", "predicted") if classes else ():
+        if name in rows:
+            rows[f"{name}_name"] = np.array([*classes, ""])[rows[name]]  # -1 is the last
+    return rows
+
+
+def graph_of(result: Result) -> Graph:
+    """Return the graph of a run; raises UserError if its files are absent."""
+    spec = resolve(OmegaConf.load(result.folder / "config.yaml"))  # type: ignore[arg-type]
+    return spec.dataset.load(spec.settings.data_dir)
+
+
+def predictions_for(result: Result, path: Path, **options: Any) -> DataFrame:
+    """Return ``node``, ``predicted``, ``probability`` and names as in :func:`predictions` for the nodes of a graph in a file.
+
+    Args:
+        path: a file that ``fgl_bench.graph`` reads, with the columns of x of the run.
+        options: of :func:`predict`.
+
+    Raises:
+        UserError: as :func:`predict`; or the file cannot be read.
+    """
+    import pandas as pd
+
+    content = arrays_of(read(path)).content
+    own = predict(result, content, **options)
+    rows = pd.DataFrame({"node": range(len(own)), "predicted": own.argmax(1), "probability": own.max(1)})
+    return named(rows, content.get("id"), graph_of(result).class_names)
 
 
 def embeddings(result: Result, model: str = "trained") -> np.ndarray:
@@ -187,10 +232,11 @@ def predict(result: Result, graph: Any, *, seed: int | None = None, client: int 
     fits = getattr(x, "shape", ())[1:] == (trained_on.num_features,) and len(ends.shape) == 2 == ends.shape[0]
     if saved is None:
         raise UserError(f"{result.folder}: has no saved {model} model of seed {seed} and client {client}")
+    if x is not None and not np.isfinite(x.data if sp.issparse(x) else x).all():
+        raise UserError("graph: x has values that are not finite")
     if x is None or not fits or ends.min(initial=0) < 0 or ends.max(initial=-1) >= x.shape[0]:
         raise UserError(f"graph: must have x [N, {trained_on.num_features}] and edge_index [2, E] with nodes from 0 to N - 1")
-    features, none = canonical_features(x), np.zeros(x.shape[0], dtype=bool)
-    features = row_normalized(features) if cfg.dataset.normalize_features else features
+    features, none = spec.dataset.scaled(canonical_features(x), data_root(spec.settings.data_dir)), np.zeros(x.shape[0], dtype=bool)
     edges = canonical_edges(ends[0], ends[1], none.size)
     new = ClientGraph(np.arange(none.size), features, edges, np.full(none.size, -1), none, none, none)
     batch, rows = Batch([new], DTYPES[cfg.dtype], "cpu"), {name: value[None] for name, value in saved.items()}

@@ -102,7 +102,7 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
     elif subject.group == "algorithm":  # overrides may set keys that only the paired choices have
         target = OmegaConf.select(OmegaConf.load(path_of(subject.group, str(subject.choice), folders)), "_target_")
         chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
-    graph = () if "dataset" in given else GRAPH
+    graph = () if given & {"dataset", "task"} else GRAPH  # a task has a data set of its own
     cfg = compose([*chosen, *graph, *SMALL, *small, *rest])
     if subject.own is not None:
         OmegaConf.set_struct(cfg, False)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component, row_normalized
 from fgl_bench.data.checks import METRICS, check_choice, check_graph, check_ratios
-from fgl_bench.data.graph import Graph
+from fgl_bench.data.graph import Features, Graph
 from fgl_bench.data.raw import MOST_FEATURES, data_root, fetch, present
 from fgl_bench.data.storage import Disk, name_of, update
 from fgl_bench.errors import UserError
@@ -73,8 +73,12 @@ class Dataset:
                 return graph
         graph = check_graph(self.read(root), f"dataset={self.name}")
         graph = largest_component(graph) if self.largest_component else graph
-        graph = replace(graph, features=row_normalized(graph.features)) if self.normalize_features else graph
+        graph = replace(graph, features=self.scaled(graph.features, root))
         return graph if cache is None else stored(graph, cache)
+
+    def scaled(self, features: Features, root: Path) -> Features:
+        """Raw features ``[N, F]``, of this graph or of new nodes, as clients get them."""
+        return row_normalized(features) if self.normalize_features else features
 
     def stream(self, root: Path, disk: Disk) -> Graph | None:
         """The checked graph, made in ``disk`` without holding its features in memory; None where the dataset has no such way."""

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.datasets.base import Dataset, side_by_side
-from fgl_bench.data.graph import Graph
+from fgl_bench.data.graph import Features, Graph
 from fgl_bench.data.masks import GIVEN
 from fgl_bench.data.npz import CSR_PARTS, csr
 from fgl_bench.data.own import READERS, plain_labels, sparse_matrix
@@ -26,6 +26,8 @@ MOST_CLASSES = 1000
 """Classes that ``num_classes`` may announce where the graph has fewer nodes."""
 MOST_NAMED = 10
 """Classes that a line about them names."""
+UNITS, MOST_DENSE = 100.0, 10_000
+"""A column whose standard deviation is so many times the median one has another unit; columns of a matrix that may be dense."""
 
 
 class Part(NamedTuple):
@@ -37,6 +39,7 @@ class Part(NamedTuple):
     num_classes: int | None
     owner: np.ndarray | None
     masks: dict[str, np.ndarray]
+    ids: np.ndarray | None = None
 
 
 @dataclass
@@ -46,16 +49,19 @@ class Custom(Dataset):
     ``y [N]`` holds integers (-1 = no label) or strings ("" = no label). Classes are numbered in sorted order; with ``num_classes``,
     integers stay as they are, and must be below it. ``y [N, K]`` holds 0 and 1: one-hot, or several labels a node.
     ``owner [N]`` names the client of every node for ``split=natural``: integers from 0, or strings; clients are in sorted order.
-    ``train_mask``, ``val_mask`` and ``test_mask`` are bool ``[N]`` or ``[N, K]``, for ``split.masks=given``.
+    ``id [N]`` names the nodes in predictions: strings or integers. ``train_mask``, ``val_mask`` and ``test_mask`` are bool ``[N]`` or
+    ``[N, K]``, for ``split.masks=given``.
 
     Attributes:
         path: a ``.npz`` or ``.pt`` file, or a pattern such as ``clients/*.npz``: one file for each owner, in sorted order. No file is
             unpickled, so one of unknown origin cannot run code.
+        standardize: subtract from every column of x its mean over all nodes, and divide by its standard deviation.
     """
 
     own_masks: ClassVar[bool] = True
 
     path: str | None
+    standardize: bool = False
 
     def files(self, root: Path) -> dict[str, Path]:
         """The files by their names as configured; a relative path is below the current folder, not below ``root``."""
@@ -100,7 +106,7 @@ class Custom(Dataset):
             raise UserError(f"{source}: the files must agree in the columns of x, the kind of y and num_classes")
         if len(parts) > 1 and any(part.owner is not None for part in parts):
             raise UserError(f"{source}: a file among several has owner; each file is an owner")
-        labels, num_classes = _encoded(np.concatenate([part.labels for part in parts]), parts[0].num_classes, source)
+        labels, num_classes, names = _encoded(np.concatenate([part.labels for part in parts]), parts[0].num_classes, source)
         masks = {name: np.concatenate([part.masks[name] for part in parts]) for name in GIVEN if all(name in part.masks for part in parts)}
         if len(parts) == 1:
             (part,) = parts
@@ -109,7 +115,35 @@ class Custom(Dataset):
             each = np.split(labels, np.cumsum([len(part.labels) for part in parts])[:-1])
             owned = [(part.features, *part.edges, own) for part, own in zip(parts, each, strict=True)]
             graph = side_by_side(self, owned, num_classes)
-        return replace(graph, masks=masks)
+        ids = np.concatenate([part.ids for part in parts]) if all(part.ids is not None for part in parts) else None  # type: ignore[misc]
+        if not self.standardize:
+            note_units(graph.features, source)
+        return replace(graph, masks=masks, node_ids=ids, class_names=names)
+
+    def scaled(self, features: Features, root: Path) -> Features:
+        if not self.standardize:
+            return super().scaled(features, root)
+        if self.normalize_features:
+            raise UserError("dataset.standardize=true: dataset.normalize_features=true scales the features too; use one of them")
+        known, features = (dense(each, self.name) for each in (self.read(root).features, features))
+        return ((features - known.mean(0)) / np.where(known.std(0) > 0, known.std(0), 1.0)).astype(np.float32)
+
+
+def dense(features: Features, name: str) -> np.ndarray:
+    """Features ``[N, F]`` in float64, for means and deviations."""
+    if sp.issparse(features) and features.shape[1] > MOST_DENSE:
+        raise UserError(f"dataset.standardize=true: dataset={name} has {features.shape[1]} columns, mostly zeros, which it would fill")
+    return np.asarray(features.todense() if sp.issparse(features) else features, dtype=np.float64)
+
+
+def note_units(features: Features, source: str) -> None:
+    """Say once that columns have different units: such features train badly."""
+    if sp.issparse(features) or features.shape[1] > MOST_DENSE:
+        return
+    spread = features.std(0, dtype=np.float64)
+    if spread.max() > UNITS * max(float(np.median(spread)), 1.0):
+        text = f"standard deviations of the columns of x range from {spread.min():.3g} to {spread.max():.3g}"
+        say_once(f"note: {source}: {text}; dataset.standardize=true scales them")
 
 
 def part_of(content: dict[str, Any], source: str) -> tuple[Part, list[str]]:
@@ -129,7 +163,20 @@ def part_of(content: dict[str, Any], source: str) -> tuple[Part, list[str]]:
         raise UserError(f"{source}: owner has {owner.size} entries for {nodes} nodes")
     given = {name: _mask(content, name, nodes, source) for name in GIVEN if content.get(name) is not None}
     bad = [f"{name} (a mask has one true or false for every node)" for name, mask in given.items() if mask is None]
-    return Part(features, edges, labels, declared, owner, {name: mask for name, mask in given.items() if mask is not None}), bad
+    masks = {name: mask for name, mask in given.items() if mask is not None}
+    return Part(features, edges, labels, declared, owner, masks, _ids(content, nodes, source)), bad
+
+
+def _ids(content: dict[str, Any], nodes: int, source: str) -> np.ndarray | None:
+    """Return the names of the nodes as strings, or None."""
+    if content.get("id") is None:
+        return None
+    ids = _plain(content, "id", source)
+    if ids.shape != (nodes,) or ids.dtype.kind not in "iuU":
+        raise UserError(
+            f"{source}: id has shape {list(ids.shape)} of {ids.dtype}; it must hold a string or an integer for each of {nodes} nodes"
+        )
+    return ids.astype(str)
 
 
 def _labels(content: dict[str, Any], source: str) -> np.ndarray:
@@ -151,28 +198,28 @@ def _labels(content: dict[str, Any], source: str) -> np.ndarray:
     return labels
 
 
-def _encoded(labels: np.ndarray, declared: int | None, source: str) -> tuple[np.ndarray, int]:
-    """Labels as numbers from 0 (or ``[N, K]``, several a node), and the number of classes."""
+def _encoded(labels: np.ndarray, declared: int | None, source: str) -> tuple[np.ndarray, int, tuple[str, ...]]:
+    """Labels as numbers from 0 (or ``[N, K]``, several a node), the number of classes, and their names where they have any."""
     if labels.ndim == 2:
         count = labels.shape[1]
         if declared not in (None, count):
             raise UserError(f"{source}: num_classes={declared}: y has {count} columns")
         if (labels.sum(axis=1) == 1).all():
             say_once(f"note: {source}: y [N, {count}] is one-hot; a label is the column of the 1")
-            return labels.argmax(axis=1), count
+            return labels.argmax(axis=1), count, ()
         say_once(f"note: {source}: y [N, {count}] has several labels for a node; its columns are {count} yes-no questions")
-        return labels.astype(np.float32), count
+        return labels.astype(np.float32), count, ()
     text = labels.dtype.kind == "U"
     known = labels != "" if text else labels >= 0
     kinds = np.unique(labels[known])
     if not text and (declared is not None or labels.min(initial=0) < -1 or np.array_equal(kinds, np.arange(kinds.size))):
-        return labels, declared or max(kinds.size, 1)
+        return labels, declared or max(kinds.size, 1), ()
     if declared is not None and declared < kinds.size:
         raise UserError(f"{source}: num_classes={declared}: y has {kinds.size} different labels")
     names = [str(kind)[:40] for kind in kinds[:MOST_NAMED]] + ["..."] * (kinds.size > MOST_NAMED)
     how = "" if text else "; with num_classes they would stay as they are"
     say_once(f"note: {source}: the {kinds.size} labels of y are numbered from 0 in sorted order: {', '.join(names)}{how}")
-    return np.where(known, np.searchsorted(kinds, labels), -1), declared or max(kinds.size, 1)
+    return np.where(known, np.searchsorted(kinds, labels), -1), declared or max(kinds.size, 1), tuple(map(str, kinds))
 
 
 def _mask(content: dict[str, Any], name: str, nodes: int, source: str) -> np.ndarray | None:

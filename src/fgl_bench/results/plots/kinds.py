@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,6 @@ from fgl_bench.results.plots.style import (
     RECEIVED,
     TRAINED,
     columns_of_legend,
-    display,
     label_ends,
     legend_below,
     line_style,
@@ -35,7 +35,8 @@ from fgl_bench.results.plots.style import (
 )
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import is_number
-from fgl_bench.results.thinned import curve
+from fgl_bench.results.render import display
+from fgl_bench.results.thinned import along
 
 ALONG = {
     "trips": ("client trips", "trips", 1.0),
@@ -138,15 +139,15 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
             line = histories.get((row, panel.column), {})
             if panel.block.model not in line:
                 continue
-            along, mean = np.array(line[column]) / scale, 100 * np.array(line[panel.block.model])
+            points, mean = np.array(line[column]) / scale, 100 * np.array(line[panel.block.model])
             half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
             drawn = style_of(colors.get(row))
-            axis.plot(along, mean, label=shown(row) if row in colors else "_", **drawn)
+            axis.plot(points, mean, label=shown(row) if row in colors else "_", **drawn)
             if row not in colors:
                 continue
             low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
-            axis.fill_between(along, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
-            ends[-1][shown(row)] = (float(along[-1]), float(mean[-1]), str(drawn["color"]))
+            axis.fill_between(points, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
+            ends[-1][shown(row)] = (float(points[-1]), float(mean[-1]), str(drawn["color"]))
         axis.set_title(panel.title)
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(4))
@@ -167,7 +168,7 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
 def history(run: Result, x: str) -> dict[str, list]:
     """Return scores by evaluation point of a run, or the thinned curve of a stored cell."""
     path = run.folder / "history.csv"
-    stored = curve(path, None, ("time",)) if path.is_file() else run.summary.get("curve") or {}
+    stored = along(path, x) if path.is_file() else run.summary.get("curve") or {}
     if x not in stored:
         raise UserError(f"{run.folder}: no curve over {x} is stored with {run.summary['algorithm']} on {run.summary['dataset']}")
     return stored
@@ -203,7 +204,8 @@ def bars(table: Compared, width: float, side: int) -> Figure:
 def lines(table: Compared, width: float, side: int) -> Figure:
     """Draw scores with 95 % intervals against the key of the columns: a line per row, a panel per kind of model.
 
-    Positive numbers over more than a decade and a half have a logarithmic axis; values that are no numbers are equally far apart.
+    Means of some seeds only, such as those that reach a target, are left out with a line on stderr. Positive numbers over more than a
+    decade and a half have a logarithmic axis; values that are no numbers are equally far apart.
 
     Raises:
         UserError: the columns are of several keys.
@@ -213,12 +215,14 @@ def lines(table: Compared, width: float, side: int) -> Figure:
         raise UserError("lines need one key: x=KEY, such as x=lr or x=scenario.attack.fraction")
     numeric = all(is_number(text) for (text,) in columns)
     places = {column: float(column[0]) if numeric else float(number) for number, column in enumerate(columns)}
-    figure, axes = grid(len(table.blocks), width, side, 1.9, sharey=True)
+    figure, axes = grid(len(table.blocks), width, side, 1.9, sharex=True, sharey=True)
+    if partial := sum(not score.complete for block in table.blocks for score in block.scores.values()):
+        print(f"note: {partial} points are not drawn: not all of their seeds have a value", file=sys.stderr)
     for axis, block in zip(axes, table.blocks, strict=True):
         for row in rows:
             number = colors.get(row)
             scores = {places[column]: block.scores[row, column] for column in columns if (row, column) in block.scores}
-            drawn = {x: score for x, score in scores.items() if score.mean is not None}
+            drawn = {x: score for x, score in scores.items() if score.complete and score.mean is not None}
             means = [score.mean or 0.0 for score in drawn.values()]
             reach = [(score.mean or 0.0, math.inf if score.lower else 100 - (score.mean or 0.0)) for score in drawn.values()]
             halves = [[min(score.half or 0.0, limit[end]) for score, limit in zip(drawn.values(), reach, strict=True)] for end in (0, 1)]

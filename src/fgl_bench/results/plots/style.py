@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import yaml
 
 matplotlib.use("Agg")
 
@@ -70,18 +67,6 @@ def points(key: str) -> float:
 def line_style(number: int) -> dict[str, Any]:
     """Return color and dashes of line ``number``, unique among the first 32."""
     return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[(number // len(COLORS) + number) % len(DASHES)]}
-
-
-@cache
-def display_names() -> dict[str, str]:
-    path = Path(__file__).parents[1] / "display_names.yaml"
-    return {str(key): str(name) for key, name in yaml.safe_load(path.read_text(encoding="utf-8")).items()}
-
-
-def display(text: str) -> str:
-    """Return the display name of a choice (``FedSA-GCL`` for ``fedsa_gcl``); of several in one text, each."""
-    names = display_names()
-    return re.sub(r"[\w.]+", lambda found: names.get(found[0], found[0].replace("_", " ")), text)
 
 
 @contextmanager
