@@ -146,6 +146,20 @@ def test_every_kind_of_figure_is_written_in_three_formats(compared, kind):
     assert b"Type3" not in (compared / f"fig/{kind}.pdf").read_bytes()
 
 
+def test_few_panels_have_names_at_the_ends_of_lines(compared):
+    said(command(compared, "plot", "curves", "runs", "cols=none", "where=dataset=cora", "x=trips", "width=7", "out=fig/one", "format=svg"))
+    assert (compared / "fig/one.svg").read_text(encoding="utf-8").count("<!-- FedSA-GCL -->") == 2, "in the panel of either model"
+    told = said(command(compared, "plot", "curves", "runs", "cols=none", "where=dataset=cora", "x=time"), status=1)
+    assert "no curve over time is stored" in told
+
+
+@pytest.mark.parametrize(("inches", "columns", "abreast"), [(7, 2, 4), (5.5, 2, 2), (5.5, 4, 2), (7, 4, 4), (5.5, 3, 3), (5.5, 5, 3)])
+def test_both_models_of_a_column_are_at_the_same_place_of_a_line(inches, columns, abreast):
+    from fgl_bench.results.plots.draw import number
+
+    assert number("", inches, columns) == abreast
+
+
 def test_lines_have_any_key_on_x_and_a_venue_has_its_width_and_fonts(compared):
     said(command(compared, "plot", "line", "runs", "x=dataset", "style=ieee", "out=fig/ieee", "format=svg"))
     text = (compared / "fig/ieee.svg").read_text(encoding="utf-8")

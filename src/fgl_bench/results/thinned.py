@@ -60,6 +60,8 @@ def along(history: Path, cost: str) -> dict[str, list]:
         cost: ``trips`` or a column that never decreases.
     """
     table = table_of(history).rename(columns={"trip": "trips"})
+    if cost not in table:
+        return {}
     models = [model for model in MODELS if f"diverged_{model}" not in table or table[f"diverged_{model}"].notna().all()]
     seeds = [rows for _, rows in table.groupby("seed")]
     points = np.unique(np.concatenate([rows[cost] for rows in seeds]))

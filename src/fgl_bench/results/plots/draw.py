@@ -56,7 +56,7 @@ def plot(
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
     inches = size(width, len(table.chosen.columns) > 1 and kind not in ("ranks", "lines"), WIDTHS.get(style, WIDTHS[""]))
-    abreast = number(side, inches)
+    abreast = number(side, inches, len(table.chosen.columns))
     axes, x = AXES.get(kind, ()), "rounds" if x == "round" else x  # as history.csv calls it
     if x and x not in axes:
         raise UserError(f"x={short(x)}: {kind} take {'one of ' if axes else 'no x='}{', '.join(axes)}")
@@ -114,10 +114,12 @@ def size(width: str | float, several: bool, widths: Mapping[str, float]) -> floa
     return inches
 
 
-def number(side: str | int, inches: float) -> int:
-    """Return the number of panels side by side."""
+def number(side: str | int, inches: float, columns: int) -> int:
+    """Return the number of panels side by side: by default as many as fit, and lines of equal length if ``columns`` allows it."""
     if not side:
-        return max(int(inches / ABOUT), 1)
+        fitting = max(int(inches / ABOUT), 1)
+        even = [count for count in range(2, fitting + 1) if count % columns == 0 or columns % count == 0]
+        return max(even, default=fitting)
     if not str(side).isdecimal() or not 1 <= int(side) <= 20:
         raise UserError(f"side={short(str(side))}: must be an integer from 1 to 20")
     return int(side)

@@ -139,15 +139,15 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
             line = histories.get((row, panel.column), {})
             if panel.block.model not in line:
                 continue
-            points, mean = np.array(line[column]) / scale, 100 * np.array(line[panel.block.model])
+            spent, mean = np.array(line[column]) / scale, 100 * np.array(line[panel.block.model])
             half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
             drawn = style_of(colors.get(row))
-            axis.plot(points, mean, label=shown(row) if row in colors else "_", **drawn)
+            axis.plot(spent, mean, label=shown(row) if row in colors else "_", **drawn)
             if row not in colors:
                 continue
             low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
-            axis.fill_between(points, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
-            ends[-1][shown(row)] = (float(points[-1]), float(mean[-1]), str(drawn["color"]))
+            axis.fill_between(spent, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
+            ends[-1][shown(row)] = (float(spent[-1]), float(mean[-1]), str(drawn["color"]))
         axis.set_title(panel.title)
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(4))
@@ -237,7 +237,7 @@ def lines(table: Compared, width: float, side: int) -> Figure:
             axis.set_xticks(list(places.values()), [text for (text,) in columns])
             axis.xaxis.set_minor_locator(NullLocator())
         axis.set_title(f"{block.model} model" if len(axes) > 1 else "")
-    name_axes(axes, side, keys[0].replace("_", " "), unit(table))
+    name_axes(axes, side, display(keys[0]), unit(table))
     legend_below(figure, axes, columns_of_legend([shown(row) for row in colors], width))
     return figure
 
