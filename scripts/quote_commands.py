@@ -46,7 +46,12 @@ def page(text: str, printed: Callable[[list[str]], str]) -> str:
     Args:
         printed: gives what ``fgl-bench`` prints, called at the project's root.
     """
-    return filled(text, "output", lambda command: ["```text", printed(shlex.split(command)[1:]).strip(), "```"])
+
+    def lines(command: str) -> list[str]:
+        output = printed(shlex.split(command)[1:]).strip()
+        return ["", output, ""] if "format=md" in command else ["```text", output, "```"]
+
+    return filled(text, "output", lines)
 
 
 def printed(arguments: list[str]) -> str:

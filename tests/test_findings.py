@@ -116,20 +116,18 @@ def test_on_actor_fedavg_on_an_mlp_is_ahead():
 
 
 def boards(view: str) -> list[list[list[str]]]:
-    """The rows of every table of a view on the leaderboard's page."""
-    block = BOARD.split(f"<!-- output: fgl-bench leaderboard{view} -->", 1)[1].split("<!-- /output -->", 1)[0]
-    names, lines, found = {entry for _, entry in V2}, block.splitlines(), []
-    for i, rule in enumerate(lines):
-        if re.fullmatch(r"-+(  +-+)+", rule):
-            starts = [match.start() for match in re.finditer("-+", rule)]
-            below = itertools.takewhile(lambda line: line.split()[:1] and line.split()[0] in {*names, "--"}, lines[i + 1 :])
-            found.append([[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)] for line in below])
-    return [[row for row in each if row[0] in names] for each in found]
+    """The headings and the entries' rows of every table of a view on the leaderboard's page."""
+    block = BOARD.split(f"<!-- output: fgl-bench leaderboard{view} format=md -->", 1)[1].split("<!-- /output -->", 1)[0]
+    tables = [
+        [[cell.strip() for cell in line.split("|")[1:-1]] for line in each[0].splitlines()]
+        for each in re.finditer(r"(?:^\|.*\n)+", block, re.M)
+    ]
+    names = {entry for _, entry in V2}
+    return [[head, *(row for row in rows if row[0] in names)] for head, _, *rows in tables]
 
 
 GRAPH = {column: re.sub("_(few_labels|overlap)$", "", column) for column, _ in V2}
-# The overview is wider than a page: its parts have the same rows.
-OVERVIEW = [[*parts[0], *itertools.chain(*(part[1:] for part in parts[1:]))] for parts in zip(*boards(""), strict=True)]
+OVERVIEW = boards("")[0][1:]
 RANKED = [row[0] for row in OVERVIEW if "[" in row[2]]
 REFERENCES = ("majority", "label_propagation", "local", "global", "global_disjoint")
 WHOLE = sorted(column for column in GRAPH if all(V2.get((column, name), {}).get("tuned") for name in RANKED))
@@ -165,15 +163,8 @@ def compared(column: str, method: str) -> dict[str, tuple[float, float, float]]:
 
 
 def test_scores_on_the_leaderboard_s_page():
-    block = BOARD.split("<!-- output: fgl-bench leaderboard show=scores -->", 1)[1].split("<!-- /output -->", 1)[0]
-    heads = [line.split()[1:] for line in block.splitlines() if line.startswith("entry ")]
-    shown = {
-        (column, row[0]): text
-        for head, table in zip(heads, boards(" show=scores"), strict=True)
-        for row in table
-        for column, text in zip(head, row[1:], strict=True)
-        if text
-    }
+    [[head, *rows]] = boards(" show=scores")
+    shown = {(column, row[0]): text for row in rows for column, text in zip(head[1:], row[1:], strict=True) if text}
     assert {key: text.rstrip("*~") for key, text in shown.items()} == {
         key: f"{primary(cell).mean():.1f}" for key, cell in V2.items() if cell["tuned"]
     }
@@ -221,7 +212,7 @@ def test_comparisons_on_the_leaderboard_s_page():
     for place, method in enumerate(("local", "fedavg")):
         tests = {column: compared(column, method) for column in columns}
         counts = {row[0]: row[6 + place] for row in OVERVIEW}
-        points = {row[0]: sorted(filter(None, row[1:])) for row in boards(" show=against")[place]}
+        points = {row[0]: sorted(filter(None, row[1:])) for row in boards(" show=against")[place][1:]}
         for name in {name for each in tests.values() for name in each}:
             mine = [each[name] for each in tests.values() if name in each]
             tally = ["/".join(str(sum(sign * gap > 0 and p[i] < 0.05 for gap, *p in mine)) for sign in (1, -1)) for i in (0, 1)]
@@ -247,7 +238,7 @@ def test_entries_as_good_as_the_best_on_the_leaderboard_s_page():
 
 
 def test_tuning_on_the_leaderboard_s_page():
-    for name, columns, gain, *best, edge in boards(" show=tuning")[0]:
+    for name, columns, gain, *best, edge in boards(" show=tuning")[0][1:]:
         cells = [cell for (_, entry), cell in V2.items() if entry == name and cell["tuned"] and cell["default"]]
         gains = [primary(cell).mean() - primary(cell, "default").mean() for cell in cells]
         half = stats.t.ppf(0.975, len(gains) - 1) * stats.sem(gains) if len(gains) > 1 else None
@@ -267,7 +258,7 @@ def lower(trial: dict) -> float:
 
 
 def test_costs_on_the_leaderboard_s_page(means):
-    rows = boards(" show=costs")[0]
+    rows = boards(" show=costs")[0][1:]
     times = {column: min(V2[column, name]["tuned"]["time"] for name in RANKED) for column in WHOLE}
     for name, *shown, front in rows:
         runs = [V2[column, name]["tuned"] for column in WHOLE]
@@ -285,6 +276,6 @@ def test_costs_on_the_leaderboard_s_page(means):
 
 
 def test_fairness_on_the_leaderboard_s_page():
-    for name, *shown in boards(" show=fairness")[0]:
+    for name, *shown in boards(" show=fairness")[0][1:]:
         found = [V2[column, name]["tuned"]["fairness"] for column in WHOLE]
         assert shown == [f"{100 * np.mean([each[key] for each in found]):.1f}" for key in ("worst", "tenth", "median", "best", "std")], name

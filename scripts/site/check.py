@@ -2,8 +2,9 @@
 
     python scripts/site/check.py build/site
 
-Fails if a page asks another host for something, reports an error, links to a file that is missing, or scrolls sideways on a screen or a
-phone; if text has too little contrast, or if the search does not show the right page first.
+Fails if a page asks another host for something, reports an error, links to a file that is missing, scrolls sideways on a screen or a
+phone, cuts a formula on a screen, has text over the next cell of a table, or shows markup; if text has too little contrast, if the search
+does not show the right page first, or fails for a choice.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ WIDTHS = (1440, 390)  # CSS pixels of a screen and of a phone
 CONTRAST = 4.5  # WCAG 2.1, level AA; 3 for text of 24 pixels or more
 FIRST = {"staleness": "glossary.html", "FedAvg": "reference/algorithm/fedavg.html"}  # the first result of a search
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CUT = "() => [...document.querySelectorAll('.formula')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
+OVER = """() => [...document.querySelectorAll("th, td")].filter(each => each.scrollWidth > each.clientWidth + 1)
+  .slice(0, 3).map(each => each.textContent.trim().slice(0, 40))"""
+MARKUP = r"""() => {
+  const main = document.querySelector("main")?.cloneNode(true);
+  main?.querySelectorAll("pre, code, script, .highlight, .clipboard-copy-txt").forEach(each => each.remove());
+  return main?.textContent.match(/:(?:class|func|meth|mod|attr|data):|\*\*\w|\. - \w|\]\(/g) || [];
+}"""
+"""Roles of docstrings, bold type, list items in a paragraph and links that stand on a page as they were written."""
 PALE = """least => {
   const numbers = color => (color.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
@@ -41,6 +51,10 @@ PALE = """least => {
     found[style.color] = `${ratio.toFixed(2)} of "${text.slice(0, 30)}" (${style.color})`;
   }
   return Object.values(found);
+}"""
+QUERY = """word => {
+  const input = document.querySelector(".md-search__input");
+  if (input) { input.value = word; input.dispatchEvent(new Event("keyup")); }
 }"""
 SECONDS = 60.0  # that a search may take
 SEARCHED = ("index.html", "guides/index.html", "reference/algorithm/fedavg.html")  # a page of each depth
@@ -74,9 +88,12 @@ def problems(browser: Any, site: Path, only: Collection[str] = ()) -> Iterator[s
         messages += [f"links to {target}, which is missing" for target in sorted(targets) if not Path(target).exists()]
         for width in WIDTHS:
             tab.set_viewport_size({"width": width, "height": 900})
+            messages += [f"has text over the next cell of a table at {width}: {text}" for text in tab.evaluate(OVER)]
             if (extra := tab.evaluate(WIDE)) > 0:
                 messages.append(f"is {extra} pixels wider than a window of {width}")
         tab.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        messages += ["has a formula that is wider than the text"] * (tab.evaluate(CUT) > 0)
+        messages += [f"shows the markup {text}" for text in dict.fromkeys(tab.evaluate(MARKUP))]
         if name in SEARCHED:
             for dark in (False, True):
                 tab.evaluate("name => document.body.setAttribute('data-md-color-scheme', name)", "slate" if dark else "default")
@@ -85,6 +102,11 @@ def problems(browser: Any, site: Path, only: Collection[str] = ()) -> Iterator[s
             for word, wanted in FIRST.items():
                 if (first := searched(tab, path, word)) != wanted:
                     messages.append(f"the search for {word} shows {first or 'nothing'} first, not {wanted}")
+        if name == SEARCHED[0]:
+            for page in sorted(site.glob("reference/*/*.html")):  # a query that fails is a warning on the console
+                tab.evaluate(QUERY, page.stem)
+                tab.wait_for_timeout(50)
+            tab.wait_for_timeout(1000)
         yield from (f"{name} {text}" for text in dict.fromkeys(messages))
     context.close()
 

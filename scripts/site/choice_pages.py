@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from latex2mathml import converter
 
 from fgl_bench.cli.commands import about
 from fgl_bench.cli.leaderboard import stored
@@ -29,6 +28,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 from choice_keys import cell, class_of, key_table, keys_of  # noqa: E402
 from docstrings import ROLE, linked  # noqa: E402
+from hooks import mathml  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -82,9 +82,13 @@ def method_page(choice: str) -> Iterator[str]:
     scenarios = ", ".join(f"[`{name}`](../scenario.md#{name})" for name in supported(cls))
     yield from (f"Scenarios: {scenarios}. Tasks: {', '.join(f'[`{name}`](../task.md#{name})' for name in cls.tasks)}.", "")
     if "formula" in fact:
-        yield from ("## Formula", "", f'<div class="formula">{converter.convert(fact["formula"], display="block")}</div>', "")
+        parts = re.split(r",\s*\\quad\s*", fact["formula"])  # a line each
+        lines = [mathml(part + "," * (part is not parts[-1]), "block") for part in parts]
+        yield from ("## Formula", "", f'<div class="formula">{"".join(lines)}</div>', "")
     text, resolutions = split_docstring(cls)
-    yield from ("## How it works", "", text, "")
+    lead, _, others = text.partition("\n\n")
+    repeated = others and lead.partition(" (")[0] == about(path).partition(" (")[0]
+    yield from ("## How it works", "", others if repeated else text, "")
     yield from ("## Keys", "", *key_table("algorithm.", keys_of("algorithm", path)))
     yield from ("## Scores", "", *leaderboard_scores(choice), *paper_scores(choice))
     yield from (
@@ -104,7 +108,8 @@ def split_docstring(cls: type) -> tuple[str, str]:
     parts = [ROLE.sub(linked, part).replace("``", "`") for part in re.split(r"\n\s*\n", text)]
     readings = [index for index, part in enumerate(parts) if part.startswith("Resolution")]
     first = readings[0] if readings else len(parts)
-    return "\n\n".join(parts[:first]), re.sub(r"^Resolutions?[^:]*: ", "", "\n\n".join(parts[first:]))
+    resolutions = re.sub(r"^Resolutions?[^:]*: ", "", "\n\n".join(parts[first:]))
+    return "\n\n".join(parts[:first]), resolutions[:1].upper() + resolutions[1:]
 
 
 @cache
@@ -143,8 +148,8 @@ def paper_scores(choice: str) -> Iterator[str]:
         "In the [papers' tables](../../results/tables.md): printed cells that were run, and their [verdicts](../../reproduction.md#cells).",
         "",
     )
-    yield from ("| paper | table | cells | " + " | ".join(VERDICTS) + " | ours less printed |", "|---" * (4 + len(VERDICTS)) + "|")
-    for (paper, table), group in cells.groupby(["paper", "table"], sort=False):
+    yield from ("| paper | table | cells | " + " | ".join(VERDICTS) + " | ours minus printed |", "|---" * (4 + len(VERDICTS)) + "|")
+    for (paper, table), group in cells.groupby(["paper", "table"]):
         found = group["verdict"].value_counts()
         counted = " | ".join(str(found.get(verdict, 0)) for verdict in VERDICTS)
         difference = group["difference"].dropna()

@@ -10,7 +10,7 @@ from typing import Any
 
 import griffe
 
-ROLE = re.compile(r":(?:class|func|meth|mod|attr):`(?P<text>~?(?P<name>[\w.]+))`")
+ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`(?P<text>~?(?P<name>[\w.]+))`")
 
 SEVERAL = re.compile(r"^(?P<indent> +)(?P<names>\w+(?:, \w+)+): (?P<text>\S.*(?:\n(?P=indent) +\S.*)*)", re.MULTILINE)
 

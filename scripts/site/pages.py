@@ -23,8 +23,9 @@ from fgl_bench.scenarios.hooks import supported
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
-from choice_keys import Key, cell, class_of, identifier, key_table, keys_of, kind_of, listed, values_of  # noqa: E402
+from choice_keys import Key, cell, class_of, identifier, key_table, keys_of, kind_of, listed, values_of, without_values  # noqa: E402
 from choice_pages import dataset_page, method_page, title  # noqa: E402
+from docstrings import ROLE, linked  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fgl_bench"
@@ -161,7 +162,7 @@ def keys_page() -> list[str]:
         values = {name: both for name, both in values_of("", copy).items() if name in hints}
     assert values.keys() == hints.keys(), "a key without a line in conf/config.yaml"
     kinds = {**{name: kind_of(hint) for name, hint in hints.items()}, **{name: listed(allowed) for name, allowed in CHOICES.items()}}
-    keys = [Key(name, default, kinds[name], comment) for name, (default, comment) in values.items()]
+    keys = [Key(name, default, kinds[name], without_values(comment, kinds[name])) for name, (default, comment) in values.items()]
     return [*KEYS.splitlines(), *key_table("", keys)]
 
 
@@ -208,7 +209,8 @@ def rooms() -> None:
             module = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
             names = [name for name in public(module) if f"fgl_bench.{module}.{name}" not in documented]
             if names and not any(part.startswith("_") for part in module.split(".")):
-                text += [f"## {module}", "", *(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines(), ""]
+                about_it = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+                text += [f"## {module}", "", *ROLE.sub(linked, about_it).splitlines(), ""]
                 for name in names:
                     text += shown(f"fgl_bench.{module}.{name}", 3)
         write(f"reference/modules/{room.stem}.md", text)

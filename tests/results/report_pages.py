@@ -151,6 +151,13 @@ NAMELESS = """() => [...document.querySelectorAll('button, select, input, a, svg
     !(node.textContent.trim() || node.getAttribute('aria-label') || (node.labels && node.labels.length))).length"""
 """Controls and pictures without a name."""
 
+OVER = "() => [...document.querySelectorAll('th, td')].filter((node) => node.scrollWidth > node.clientWidth + 1).length"
+CUT = """() => [...document.querySelectorAll("figure svg text")].filter((node) => {
+    const [text, picture] = [node, node.ownerSVGElement].map((each) => each.getBoundingClientRect());
+    return text.width && (text.left < picture.left - 1 || text.right > picture.right + 1);
+}).length"""
+"""Labels of a figure that begin or end outside of it."""
+
 
 def faults(tab) -> list[str]:
     """What is wrong with the view that is shown: too wide, low contrast, nameless controls, tables without captions, empty parts."""
@@ -160,6 +167,8 @@ def faults(tab) -> list[str]:
         "headings without scope": "document.querySelectorAll('th:not([scope])').length",
         "tables without a caption": "document.querySelectorAll('table:not(:has(caption))').length",
         "empty parts": "[...document.querySelectorAll('#view table, #view ul, #view p')].filter((node) => !node.textContent.trim()).length",
+        "texts over the next cell": f"({OVER})()",
+        "texts outside of their picture": f"({CUT})()",
         "headings missing": "1 - document.querySelectorAll('#view > h2').length",
         "figures without a picture": "[...document.querySelectorAll('figure')].filter((node) => !node.querySelector('svg > *')).length",
     }

@@ -63,7 +63,7 @@ def test_the_table_names_both_models_and_says_what_was_measured():
     assert "79.00 ± 1.20" in trained and "- (0/2)" in trained
     header = next(line for line in lines if "test accuracy" in line)
     assert "trips to 70 %" in header and "worst client" in header
-    assert "fedavg on cora, metis split, 20 clients, gcn, sync, 2 seed(s)" in text
+    assert "fedavg on cora, metis split, 20 clients, gcn, sync, 2 seeds" in text
     assert "2000 client trips" in text and "740.0 MB up" in text and "2.5 s on CPU" in text
 
 

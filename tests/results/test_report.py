@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from fgl_bench.papers.plan import load_paper, papers
 from fgl_bench.report import html, method_facts
 from fgl_bench.report.html import gather
 from fgl_bench.report.shown import paper_data
-from tests.results.report_pages import TRIPS, data_of, tab_of, two_papers
+from tests.results.report_pages import TRIPS, data_of, source, tab_of, two_papers
 
 UNLINKED = {"global", "label_propagation", "local", "majority", "feddual", "fedpns", "graphfed"}  # without a paper, or an open one
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -65,6 +66,11 @@ def test_links_to_runs_are_relative_to_the_page(tmp_path, monkeypatch):
     runs = data_of(two_papers(out=tmp_path / "pages/report.html"))["runs"]
     assert runs["a-cora"]["file"] == "../cells/a.json" and runs["b-cora"]["file"] == "../runs/x y/b" and "file" not in runs["c-cora"]
     assert str(tmp_path) not in json.dumps(runs)
+
+
+def test_commands_can_be_pasted_into_a_shell():
+    cell = replace(source().cells[0], overrides=("seeds=[0,1]", "dataset=cora"))
+    assert replace(source(), cells=[cell]).commands == {cell.key: "fgl-bench 'seeds=[0,1]' dataset=cora"}
 
 
 def test_every_method_says_what_it_is():

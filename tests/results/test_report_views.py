@@ -146,7 +146,7 @@ def test_papers_open_on_their_claims(tab):
     assert dict(zip(head, line, strict=True))["under-specified"] == "1" and line[0] == "Paper one"
     tab.locator("summary").first.click()
     [_, *tables] = lines(tab, "Tables of Paper one")
-    assert [line[0] for line in tables] == ["Paper one, table 3", "Paper one, table 7", "Paper one, figure4"]
+    assert [line[0] for line in tables] == ["Paper one, table 3", "Paper one, table 7", "Paper one, figure 4"]
     assert [line[2] for line in tables] == ["5 of 8", "3 of 3", "2 of 2"] and tables[0][3:] == []
     assert "Not run yet: Paper two (8 cells)." in main
     assert tab.locator("#to-leaderboard").is_hidden() and tab.locator("#to-runs").is_hidden()

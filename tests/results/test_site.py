@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -22,6 +23,9 @@ PAGES = {
     "asks.html": '<script src="https://example.org/shim.js"></script>',
     "fails.html": "<script>missing()</script>",
     "leads.html": '<a href="nowhere.html">nowhere</a>',
+    "marked.html": "<main><p>one of :data:<code>METRICS</code>. - and **more</p></main>",
+    "cell.html": '<table><tr><td style="max-width: 50px; white-space: nowrap">wider than its cell</td><td>x</td></tr></table>',
+    "formula.html": '<div class="formula" style="overflow: auto"><p style="width: 2000px">x</p></div>',
     "wide.html": '<p style="width: 600px">wider than a phone</p>',
     "index.html": '<main><p>a page without a search</p><p style="color: #aaa">pale</p></main>',
     "404.html": '<a href="/absolute.html">only a server knows it</a>',
@@ -40,6 +44,9 @@ def test_a_page_that_needs_a_network_or_leads_nowhere_is_found(browser, tmp_path
     assert any("missing is not defined" in line for line in said["fails.html"])
     assert [line.rpartition("/")[2] for line in said["leads.html"]] == ["nowhere.html, which is missing"]
     assert ["390" in line for line in said["wide.html"]] == [True]
+    assert [line.rpartition(" ")[2] for line in said["marked.html"]] == [":data:", "a", "**m"]
+    assert [line.rpartition(": ")[2] for line in said["cell.html"]] == ["wider than its cell"] * 2, "on a screen and on a phone"
+    assert [line.partition(" ")[2] for line in said["formula.html"]] == ["has a formula that is wider than the text"]
     assert sorted(line.split()[1] for line in said["index.html"]) == ["has", "has", "the", "the"], said["index.html"]
     assert sum("2.32" in line and "pale" in line for line in said["index.html"]) == 2
     assert {name for name, lines in said.items() if not lines} == {"good.html", "sub/other.html", "404.html"}
@@ -66,6 +73,15 @@ def test_every_method_and_dataset_has_a_name_and_a_reference():
         fields = dict(re.findall(r"^  (\w+) = \{(.+)\},$", body, re.MULTILINE))
         assert {"title", "author", "year"} <= fields.keys() and {"booktitle", "journal", "howpublished"} & fields.keys(), key
         assert fields["year"] in key, key
+
+
+def test_columns_of_numbers_are_right_aligned(monkeypatch):
+    pytest.importorskip("latex2mathml", reason="the site needs the extra docs")
+    monkeypatch.syspath_prepend(ROOT / "scripts/site")
+    hooks = importlib.import_module("hooks")
+    lines = ("| 1 | +1.5* | 3 of 4 | 2,708 | 0.1 ± 0.2 | two | 3 x |", "| 2 |  | 1 of 4 | -1 | 12.5 [1, 2] | 4 | 5 |")
+    table = "\n".join(["| a | b | c | d | e | f | g |", "|---|---|---|---|---|---|---|", *lines, ""])
+    assert hooks.TABLE.sub(hooks.aligned, table).splitlines()[1] == "|---|---:|---:|---:|---:|---|---|"
 
 
 @pytest.mark.nightly
@@ -99,5 +115,6 @@ def test_the_built_site_opens_without_network_on_a_screen_and_a_phone(browser, t
         'class="gp"',
     ):
         assert part in page, part
+    assert 'rel="next"' in page and "md-nav__link--active" in page, "a method is in the menu"
     assert 'rel="next"' in (tmp_path / "site/tutorial.html").read_text(encoding="utf-8")
     assert "edge homophily" in (tmp_path / "site/reference/dataset/cora.html").read_text(encoding="utf-8")

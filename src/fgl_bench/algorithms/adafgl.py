@@ -44,6 +44,7 @@ class AdaFGL(FedAvg, Staging):
     propagation from a random half of the training nodes to the other half (0.5 if that is empty).
 
     The best point is selected from both stages, as in OpenFGL; the point after the last federated round scores the received model.
+
     Resolutions: OpenFGL's a, beta and number of rounds; the personal stage starts from the last model, as in OpenFGL (the official code:
     from the model that is best on validation nodes); w is a weight (``fusion=hard``: the official code's switch at 0.9); a second softmax
     of P before its cosines and in the prediction, as in both codes (``softmaxes=single``: no second softmax); Z_3's attention compares

@@ -35,7 +35,9 @@ class DisPFL(Peers):
     itself and its in-neighbors that trained this coordinate; a coordinate that no client trained is zero.
 
     Tensors have the densities of Erdős-Rényi kernels, ``(sum of shape / product of shape)^erk_power`` scaled to ``density``
-    overall; vectors are dense. Resolutions: aggregation at the end of a round (in the code at the start of the next round, which is the
+    overall; vectors are dense.
+
+    Resolutions: aggregation at the end of a round (in the code at the start of the next round, which is the
     same sequence); 30 % of the clients as random in-neighbors; regrowth by gradient, as in the paper (the released scripts: ``random``);
     different initial masks, as in those scripts; gradients clipped to norm 10, as in the code; zero optimizer moments for coordinates
     that leave or enter the mask. A message holds the non-zero weights and a mask of one bit per scalar. The matrix for plots is uniform

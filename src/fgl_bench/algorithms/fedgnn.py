@@ -37,7 +37,9 @@ class FedGNN(FedAvg):
     ``matches`` nodes u of other clients with the same key and a different id. They are additional neighbors in the second
     convolution, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
 
-    Without overlap no two clients share a neighbor, and the method is exactly FedAvg. Resolutions: d' is in all weights of the
+    Without overlap no two clients share a neighbor, and the method is exactly FedAvg.
+
+    Resolutions: d' is in all weights of the
     second convolution, also between own nodes; of more than ``matches`` matches the first are used, by client and global id;
     nodes without neighbors have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
     of scale ``2 lr clip / (sqrt(training nodes) epsilon)``, the original's protection; its pseudo-interacted items have no counterpart.

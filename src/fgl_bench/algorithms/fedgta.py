@@ -25,7 +25,7 @@ class FedGTA(ServerRounds, Comparing):
 
     After local training each client propagates its predictions k times, reports their moments m_i and their smoothing
     confidence H_i; the server clusters by moment similarity and weighs by confidence:
-    ``M_ij = 1[j in I_i] H_j / sum_{k in I_i} H_k`` with ``I_i = {i} and {j : cos(m_i, m_j) > threshold}``.
+    ``M_ij = 1[j in I_i] H_j / sum_{k in I_i} H_k`` with ``I_i = {i} union {j : cos(m_i, m_j) > threshold}``.
 
     Resolutions: label propagation of the official code (training rows start from the truth, which is added again after every step;
     ``propagation=paper`` is eq. 3, without labels); moments of the last step only; H_j, not the printed H_i, in the numerator of eq. 7;

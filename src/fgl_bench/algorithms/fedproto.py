@@ -122,7 +122,8 @@ class PrototypeSharing(Alone, TrainedScore):
 
 @dataclass
 class FedProto(PrototypeSharing):
-    """Global prototypes are means of the clients' prototypes (Tan et al., AAAI 2022; eq. 3, 6 and 7), see :class:`PrototypeSharing`.
+    """Global prototypes are means of the clients' prototypes (Tan et al., AAAI 2022; eq. 3, 6 and 7), see
+    :class:`~fgl_bench.algorithms.fedproto.PrototypeSharing`.
 
     Resolutions: the authors take prototypes from the representations of the last local epoch, here they are taken after it.
     ``average=uniform`` is the authors' code, the mean over the participants that have the class; ``average=samples`` weighs them by

@@ -34,7 +34,7 @@ class FedSAGCL(SemiAsyncServer, Comparing):
 
     A client reports the soft-label feature matrix SFM of its trained model (eq. 4) and its label-smoothness confidence LSC
     (eqs. 6, 7). After K uploads the server makes version t and, for every uploader i, mixes the last uploads of its cluster
-    ``I_i = {i} and {j : cos(SFM_i, SFM_j) >= threshold}`` with weights ``LSC_j (1 + s_j)^-a`` (eq. 8), ``s_j`` being the
+    ``I_i = {i} union {j : cos(SFM_i, SFM_j) >= threshold}`` with weights ``LSC_j (1 + s_j)^-a`` (eq. 8), ``s_j`` being the
     versions made since j's trip began. ClusterCast pushes the result to members of the cluster that did not upload; they
     keep only the newest message and, when their running trip ends, merge it with the model they trained (eq. 9,
     ``beta = LSC~ / (LSC~ + LSC_own)``) and start again without waiting.

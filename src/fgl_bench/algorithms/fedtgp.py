@@ -20,7 +20,8 @@ from fgl_bench.utils.seeding import derive_seed
 
 @dataclass
 class FedTGP(PrototypeSharing):
-    """Global prototypes are trained by the server (Zhang et al., AAAI 2024), see :class:`PrototypeSharing`.
+    """Global prototypes are trained by the server (Zhang et al., AAAI 2024), see
+    :class:`~fgl_bench.algorithms.fedproto.PrototypeSharing`.
 
     The server trains an embedding of every class and a network of two layers, whose outputs ``P^c`` are the global prototypes. Each of the
     clients' prototypes ``C_i^c`` is to be nearer to ``P^c`` than to the prototype of another class, by a margin d:

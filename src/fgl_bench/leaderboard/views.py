@@ -38,7 +38,7 @@ def estimand(board: Board) -> list[str]:
     """Return the sentences on what is estimated and tested."""
     return [
         f"Scores are means over {len(board.protocol.test_seeds)} seeds: masks, partitions and initializations of this data set, for one",
-        "tuned configuration. plain: paired t-tests over the seeds. corrected: Nadeau and Bengio's, which also hold for training sets",
+        "tuned configuration. Plain: paired t-tests over the seeds. Corrected: Nadeau and Bengio's, which also hold for training sets",
         f"that overlap (test/train = {board.protocol.ratio:.2g}). Both at 5 %, Holm-corrected in a column. Data sets weigh alike.",
     ]
 
@@ -64,9 +64,9 @@ def overview(board: Board, kind: str) -> list[View]:
     head = ["entry", "cells", "rank", "wins", "points below best", "as good as best", "against local", "against FedAvg"]
     over = f"over {columns_text(columns)} in which all ranked entries have a score, [95 % bootstrap over data sets and seeds]"
     notes = [
-        f"rank, wins (% of comparisons), points below the best: {over}. Entries with a missing cell there have none.",
-        "as good as best: columns in which it is within a point of the best (two one-sided paired t-tests, 5 %).",
-        "against local, FedAvg: columns in which it is better/worse than that on its own backbone: plain (corrected).",
+        f"Rank, wins (% of comparisons) and points below the best: {over}. Entries with a missing cell there have none.",
+        "As good as best: columns in which an entry is within a point of the best (two one-sided paired t-tests, 5 %).",
+        "Against local, FedAvg: columns in which it is better/worse than these on its own backbone, by the plain (corrected) test.",
         *estimand(board),
     ]
     return [View(f"leaderboard{board.protocol.caption}", head, rows, notes if rows else ())]
@@ -135,8 +135,8 @@ def tuning(board: Board, kind: str) -> list[View]:
         for name, row in table.iterrows()
     ]  # fmt: skip
     notes = [
-        "gain: test points of the tuned over the default configuration, mean over columns ± 95 %. best of N: expected validation points",
-        "of the best of N configurations over one, trials drawn again without replacement. at an edge: % of winners whose",
+        "Gain: test points of the tuned over the default configuration, mean over columns ± 95 %. Best of N: expected validation points",
+        "of the best of N configurations over one, trials drawn again without replacement. At an edge: % of winners whose",
         "learning rate is the smallest or largest tried.",
     ]
     head = ["entry", "columns", "gain", "best of 2", "of 3", "of 6", "at an edge"]
@@ -154,8 +154,8 @@ def costs(board: Board, kind: str) -> list[View]:
         for name, row in table.iterrows()
     ]  # fmt: skip
     notes = [
-        f"Means over {columns_text(columns)}, of a seed, data sets alike, at equal client trips. time: on the virtual clock, the same",
-        "30 % slow clients for every entry. at equal time: score when the fastest entry of the column has made its trips. * no",
+        f"Means over {columns_text(columns)}, of a seed, data sets alike, at equal client trips. Time: on the virtual clock, the same",
+        "30 % slow clients for every entry. At equal time: score when the fastest entry of the column has made its trips. * no",
         "ranked entry scores more in less time.",
     ]
     head = ["entry", "score", "at equal time", "time", "MB", "local steps", "seconds", ""]
@@ -189,7 +189,8 @@ def markdown(parts: Sequence[View], status: str) -> str:
     sections = [status]
     for part in parts:
         body = render.markdown(part.head, part.rows) if part.rows else NONE.capitalize() + "."
-        sections += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes)] if part.notes else [])]
+        notes = " ".join(part.notes).replace("*", r"\*")
+        sections += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([notes] if notes else [])]
     return "\n\n".join(sections) + "\n"
 
 

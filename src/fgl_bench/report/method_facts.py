@@ -81,7 +81,7 @@ def verification(name: str) -> str:
     parts = [f"{code} ({', '.join(differences)})" for code, differences in cross_checks().get(name, {}).items()]
     if not parts:
         return UNCHECKED
-    sentence = f"Checked against {' and '.join(parts)}: test scores, ours less theirs, in points with 95 % intervals over the seeds"
+    sentence = f"Checked against {' and '.join(parts)}: test scores, ours minus theirs, in points with 95 % intervals over the seeds"
     return f"{sentence}{'; * excludes 0' * ('*' in sentence)}."
 
 

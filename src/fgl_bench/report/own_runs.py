@@ -143,7 +143,7 @@ def reading(shown: ResultTable) -> str:
     halves = [score.half for block in shown.blocks for score in block.scores.values()]
     return " ".join((
         f"{shown.unit[:1].upper()}{shown.unit[1:]} at the best validation point, mean over {seeds} seed{'s' * (counts != [1])}{half}.",
-        "received is the model that a client gets, trained what it makes of it.",
+        "Received: the model that a client gets; trained: the same model after local training.",
         *wide(halves),
     ))  # fmt: skip
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -23,10 +25,10 @@ from fgl_bench.results.scored import footnote, of_task, scored_models, shares
 VERDICTS = ("equivalent", "inconclusive", "different", "under-specified", "contradictory", "not run")  # of fgl_bench.papers.verdicts
 ABOUT_VERDICTS = (
     "Each printed cell is compared with one row and one model of ours, named beforehand by a written rule (results/settlements/RULE.md). "
-    "equivalent: the 90 % interval of the difference lies within 1.5 points (trips: a fifth of the printed value). different: it lies "
-    "outside, and all settings of the method are known. under-specified: it lies outside, and a setting is not. inconclusive: neither. "
-    "contradictory: the printed value contradicts other cells of its paper. The error has the variances of our seeds, of the printed "
-    "runs and between draws of the masks."
+    "Equivalent: the 90 % interval of the difference lies within 1.5 points (trips: a fifth of the printed value). Different: it lies "
+    "outside, and all settings of the method are known. Under-specified: it lies outside, and a setting is not known. Inconclusive: "
+    "neither. Contradictory: the printed value contradicts other cells of its paper. The standard error includes the variances of our "
+    "seeds, of the printed runs and between draws of the masks."
 )
 
 
@@ -62,8 +64,8 @@ class Source:
 
     @cached_property
     def commands(self) -> Mapping[Key, str]:
-        """Return the command of every planned cell."""
-        return {cell.key: cell.command if cell.overrides else "" for cell in self.cells}
+        """Return the command of every planned cell, quoted for a shell."""
+        return {cell.key: shlex.join(("fgl-bench", *cell.overrides)) if cell.overrides else "" for cell in self.cells}
 
     @property
     def runs(self) -> dict[str, Mapping[str, Any]]:
@@ -97,7 +99,7 @@ def verdict_data(verdicts: Sequence[Mapping[str, str]]) -> dict:
 def _short(text: str) -> str:
     """Return a number with one decimal."""
     try:
-        return f"{float(text):.1f}" if "." in text else text
+        return f"{round(float(text), 1) + 0.0:.1f}" if "." in text else text  # no -0.0
     except ValueError:
         return text
 
@@ -113,7 +115,7 @@ def table_data(source: Source, table: Table) -> dict:
     statistics = {model: analysis.analyze(table, stored, source.published, model) for model in models}
     verdicts = {(line["row"], line["column"], line["model"]): line["verdict"] for line in source.verdicts if line["table"] == table.key}
     main = variants(table, {row for row, *_ in verdicts})
-    position = f"table {table.key}" if table.key[0].isdigit() else table.key
+    position = re.sub(r"^(figure|)(?=\d)", lambda kind: f"{kind[1] or 'table'} ", table.key).replace("_", ", ")  # 2_f1: table 2, f1
     explanation = source.readings.get(table.key) or reading(table.measure).replace("*", "")
     return {
         "key": table.key,
@@ -217,7 +219,7 @@ def run_data(cell: Mapping) -> dict:
             for model, part in even.items()
         ),
         ("client trips", str(cell["client_trips"]["total"])),
-        ("moved a seed", f"{amount(cell['bytes']['upload'])} up, {amount(cell['bytes']['download'])} down"),
+        ("sent per seed", f"{amount(cell['bytes']['upload'])} up, {amount(cell['bytes']['download'])} down"),
         ("seconds", f"{cell['seconds']['total']:.0f}, {cell['device']}"),
         ("finished", str(cell["finished"])[:10]),
         ("commit", f"{code['commit'][:10]}{' with changes' * bool(code.get('dirty'))}" if code else "unknown"),

@@ -77,7 +77,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         body = "\n\n".join(tabulate(part, headers=headers, disable_numparse=True) for part, headers in parts)
     head = (
         f"{summary['algorithm']} on {summary['dataset']}{of_task(summary)}, {summary['split']} split, {summary['num_clients']} clients, "
-        f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
+        f"{summary['model']}, {summary['scenario']}, {seeds} seed{'s' * (seeds != 1)}"
         + "".join(f", {key}={summary[key]}" for key in HARDSHIPS if key in summary)
     )
     moved, spent = summary["bytes"], summary["seconds"]

@@ -33,7 +33,7 @@ class Dataset:
     Attributes:
         name: as in ``conf/dataset``.
         ratios: default [train, val, test]; ``split.ratios`` overrides it.
-        metric: one of :data:`fgl_bench.data.checks.METRICS`.
+        metric: the test score: accuracy, auc, macro_f1 or another name in ``METRICS`` of ``data/checks.py``.
         largest_component: keep only the largest connected component.
         by_hand: the content of files that nobody publishes, for the message that they are absent.
         tasks: names of the tasks that its labels, or its edges, are for.

@@ -18,7 +18,12 @@ function megabytes(value) {
 function byteTicks(low, high) {
   const powers = [-3, -2, -1, 0, 1, 2, 3, 4, 5, 6].map((power) => 10 ** power);
   const isInside = (tick) => tick >= low && tick <= high;
-  const between = powers.flatMap((power) => [1, 2, 5].map((factor) => factor * power)).filter(isInside);
+  const steps = powers.flatMap((power) => [1, 2, 5].map((factor) => factor * power));
+  const between = steps.filter(isInside);
+  if (low > 0 && between.length < 2) {
+    const step = steps.findLast((each) => each <= (high - low) / 2) || high - low;
+    return Array.from({ length: 6 }, (_, i) => (Math.ceil(low / step) + i) * step).filter(isInside);
+  }
   if (low > 0 && between.length <= 5) return between;
   const isApart = (power) => power >= 1 && Math.log10(1 + power) > 0.15 * Math.log10(1 + high); // from 0
   const decades = powers.filter((power) => isInside(power) && (low > 0 || isApart(power)));
@@ -54,7 +59,7 @@ function rangeOf(entries, withZero) {
 }
 function intervalFigure(name, entries, { label, caption, width = 760, domain, zero = false, attributes = {} }) {
   const wide = available(width);
-  const room = Math.min(wide * 0.42, 20 + 6.8 * Math.max(...entries.map((entry) => entry.name.length)));
+  const room = Math.min(wide * 0.46, 20 + 6.8 * Math.max(...entries.map((entry) => entry.name.length)));
   const letters = Math.floor(room / 6.8) - 1;
   const paint = (entry) => (entry.strong === false ? "var(--quiet)" : "var(--accent)");
   const short = (text) => (text.length > letters ? `…${text.slice(1 - letters)}` : text);
@@ -89,9 +94,12 @@ function intervalFigure(name, entries, { label, caption, width = 760, domain, ze
 /** Lines with bands. lines: ``{name, index, points: [[x, y, half]]}``. */
 function lineChart(lines, { across, up, format = String, caption, type = "linear", dots = false }) {
   const points = lines.flatMap((line) => line.points.map(([x, y, half]) => ({ x, y, half, name: line.name })));
-  const heights = lines.flatMap(({ points: all }) => (all.length > 2 ? all.slice(1) : all).map((point) => point[1]));
-  const margin = Math.max(1, 0.06 * (Math.max(...heights) - Math.min(...heights)));
-  const domain = [Math.max(0, Math.min(...heights) - margin), Math.max(...heights) + margin];
+  const counted = lines.flatMap(({ points: all }) => (all.length > 2 ? all.slice(1) : all)); // not the initial model
+  const ends = (sign) => counted.map(([, y, half]) => y + sign * (half || 0));
+  const [low, high] = [Math.max(0, Math.min(...ends(-1))), Math.max(...ends(1))];
+  const margin = Math.max(1, 0.04 * (high - low));
+  const most = Math.max(...counted.map(([, y]) => y)) <= 100 && low < 100 ? 100 : Infinity; // a score has no band above 100 %
+  const domain = [Math.max(0, low - margin), Math.min(most, high + margin)];
   const bounded = (value) => Math.max(domain[0], Math.min(domain[1], value));
   const band = ({ index, points: all }) =>
     Plot.areaY(all, {
@@ -111,10 +119,10 @@ function lineChart(lines, { across, up, format = String, caption, type = "linear
       className: "curve",
       marker: dots ? "circle" : null,
     });
-  const ends = lines.map((line) => `${line.name} ends at ${line.points.at(-1)[1].toFixed(1)}`).join(", ");
+  const lasts = lines.map((line) => `${line.name} ends at ${line.points.at(-1)[1].toFixed(1)}`).join(", ");
   const hasBands = points.some((point) => point.half);
   return figure(
-    `${up} against ${across}: ${ends}`,
+    `${up} against ${across}: ${lasts}`,
     {
       width: available(760),
       height: 360,
@@ -202,7 +210,7 @@ function chosenLines(lines, draw) {
   ];
 }
 
-/** Score against bytes; the Pareto front is named. entries: ``{name, bytes, score, index}``. */
+/** Score against bytes; the Pareto front is named. entries: ``{name, bytes, score}``. */
 function scatter(title, entries, front, sign, up) {
   const points = entries.map((entry) => ({ ...entry, megabytes: entry.bytes / 1e6, onFront: front.has(entry.name) }));
   const isNamed = (point) => point.onFront || points.length <= MOST_NAMES;
@@ -211,20 +219,38 @@ function scatter(title, entries, front, sign, up) {
   const [lowest, highest] = [Math.min, Math.max].map((end) => end(...points.map((point) => point.score)));
   let free = Infinity; // names stand one below the other
   for (const point of points.filter(isNamed).toSorted((a, b) => b.score - a.score)) {
-    point.labelAt = Math.min(point.score, free - 0.06 * (highest - lowest));
+    point.labelAt = Math.min(point.score, free - 0.065 * (highest - lowest));
     free = point.labelAt;
   }
   const scale = (value) => Math.log10(least > 0 ? value : 1 + value);
-  const isRight = (point) => scale(point.megabytes) > (scale(left) + scale(right)) / 2;
+  const width = available(460);
+  const shareOf = (point) => (scale(point.megabytes) - scale(left)) / (scale(right) - scale(left));
+  const isRight = (point) => shareOf(point) > 0.5;
+  const letters = (point) => Math.floor((Math.max(shareOf(point), 1 - shareOf(point)) * (width - 60)) / 6.8) - 2; // that fit beside the dot
+  const short = (point) => (point.name.length > letters(point) ? `${point.name.slice(0, letters(point) - 1)}…` : point.name);
   const label = (right) =>
     Plot.text(
       points.filter((point) => isNamed(point) && isRight(point) === right),
-      { x: "megabytes", y: "labelAt", text: "name", dx: right ? -9 : 9, dy: -7, textAnchor: right ? "end" : "start" },
+      {
+        x: "megabytes",
+        y: "labelAt",
+        text: short,
+        dx: right ? -9 : 9,
+        dy: -7,
+        textAnchor: right ? "end" : "start",
+        stroke: "var(--ground)",
+        fill: "currentColor",
+      },
+    );
+  const dots = (onFront, look) =>
+    Plot.dot(
+      points.filter((point) => point.onFront === onFront),
+      { x: "megabytes", y: "score", ...look },
     );
   return figure(
     `score against bytes, ${title}`,
     {
-      width: available(460),
+      width,
       height: 300,
       marginLeft: 44,
       marginBottom: 40,
@@ -241,13 +267,8 @@ function scatter(title, entries, front, sign, up) {
       },
       y: { label: up, grid: true, nice: true, reverse: sign < 0, labelArrow: "none", ticks: 5 },
       marks: [
-        Plot.dot(points, {
-          x: "megabytes",
-          y: "score",
-          r: (point) => (point.onFront ? 6 : 4),
-          fill: (point) => color(point.index),
-          stroke: (point) => (point.onFront ? "var(--ink)" : "none"),
-        }),
+        dots(false, { r: 4, fill: "var(--quiet)", fillOpacity: 0.6 }),
+        dots(true, { r: 6, fill: "var(--accent)" }),
         label(true),
         label(false),
         Plot.tip(
@@ -260,7 +281,7 @@ function scatter(title, entries, front, sign, up) {
         ),
       ],
     },
-    `${title}. Large${points.every(isNamed) ? "" : " and named"}: the Pareto front.`,
+    `${title}. Large${points.every(isNamed) ? "" : " and named"}: the Pareto front of score and bytes.`,
     { class: "inline" },
   );
 }

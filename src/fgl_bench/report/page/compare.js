@@ -73,7 +73,7 @@ function compareView(one, other) {
     viewHeading("Two methods side by side"),
     controls(
       selector("Method", "first", paired(titles), first, (value) => go(value, second)),
-      selector("against", "second", paired(distinct([second, ...partners]).toSorted()), second, (value) => go(first, value)),
+      selector("Against", "second", paired(distinct([second, ...partners]).toSorted()), second, (value) => go(first, value)),
       modelChoice(models, model),
     ),
   ];

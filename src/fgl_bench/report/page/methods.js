@@ -39,7 +39,7 @@ function methodText(method) {
     method.lead ? element("p", { class: "lead" }, ...prose(method.lead)) : null,
     ...equations.map((text) => element("code", { class: "formula" }, text)),
     method.url ? element("p", {}, "Paper: ", paperOf(method)) : null,
-    method.checked ? element("p", {}, method.checked) : null,
+    method.checked ? element("p", { class: "prose" }, method.checked) : null,
     how.length ? folded("How it works", ...how.map(paragraph)) : null,
     open.length ? folded("What its paper leaves open", ...open.map(settled)) : null,
     keys.length ? folded(`Keys (${keys.length})`, simpleTable(`Keys of ${method.name}`, ["key", "default", "meaning"], keys)) : null,

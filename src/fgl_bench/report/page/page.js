@@ -49,10 +49,11 @@ function searchView(query = "") {
 }
 
 /** The report opens on own runs, else on the papers' claims, else on the leaderboard. */
-function homeView() {
-  if (ownRuns()) return runsView();
-  return printedPapers().length || !Object.keys(data.leaderboards).length ? papersView() : leaderboardView();
+function homeSection() {
+  if (ownRuns()) return "runs";
+  return printedPapers().length || !Object.keys(data.leaderboards).length ? "papers" : "leaderboard";
 }
+const homeView = () => ({ runs: runsView, papers: papersView, leaderboard: leaderboardView })[homeSection()]();
 const VIEWS = {
   "": homeView,
   papers: papersView,
@@ -63,6 +64,7 @@ const VIEWS = {
   verdicts: verdictsView,
   search: searchView,
 };
+const SECTIONS = { method: "methods", verdicts: "papers" }; // of the menu, where a view has another name
 
 function render() {
   const [name, ...rest] = route.parts;
@@ -70,6 +72,11 @@ function render() {
   const [asked, key] = opened ? [opened.paper.name, opened.table.key] : [name, rest[0]];
   const isTable = !(asked in VIEWS) && data.papers.some((paper) => paper.name === asked);
   const isOwn = isTable && ownRuns()?.name === asked;
+  const current = isOwn ? "runs" : isTable ? "papers" : SECTIONS[asked] || asked || homeSection();
+  document.querySelectorAll("nav a").forEach((each) => {
+    if (each.id === `to-${current}`) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  });
   const nodes = isOwn ? runsView(key) : isTable ? paperTableView(asked, key) : (VIEWS[asked] || homeView)(...rest);
   byId("view").replaceChildren(...nodes);
   document.title = `${byId("view-heading").textContent}: fgl-bench`;

@@ -50,10 +50,10 @@ function claimsSection(papers) {
     { head: "own method best in print", cell: (claim) => `${claim.best_printed} of ${claim.columns}` },
     { head: "best in ours", cell: (claim) => `${claim.best_ours} of ${claim.columns}` },
     { head: "margin in print", cell: (claim) => margin(claim, "printed_margin") },
-    { head: "margin in ours (95 %)", cell: (claim) => margin(claim, "margin") + between(margin(claim, "low"), margin(claim, "high")) },
+    { head: "margin in ours (95\u00a0%)", cell: (claim) => margin(claim, "margin") + between(margin(claim, "low"), margin(claim, "high")) },
     { head: "a baseline is ahead", cell: (claim) => claim.beaten },
     { head: "wins most", cell: (claim) => methodLink(claim.winner) },
-    { head: "order: tau (95 %)", cell: tau },
+    { head: "order: tau (95\u00a0%)", cell: tau },
   ];
   return [
     element(
@@ -290,13 +290,12 @@ function statisticsSection(table, model, columns) {
   const lines = shown.map(([key, column]) => [
     key,
     column.best,
-    String(worse(column)),
-    String(column.others.length),
+    `${worse(column)} of ${column.others.length}`,
     column.agreement ? column.agreement.tau.toFixed(2) : "",
     column.front.join(", "),
   ]);
   const parts = [
-    simpleTable("By column", ["column", "best", "worse at 5 %", "of", "tau with the paper", "front"], lines, {
+    simpleTable("By column", ["column", "best", "significantly worse (5\u00a0%)", "tau with the paper", "Pareto front"], lines, {
       name: `${table.heading} statistics`,
     }),
   ];
@@ -318,7 +317,6 @@ function statisticsSection(table, model, columns) {
     );
   }
   const sign = table.measure === "trips" ? -1 : 1;
-  const index = new Map(table.rows.map((row, i) => [row.title, i]));
   const pictures = shown
     .filter(([key]) => Object.keys(found.points[key] || {}).length > 1)
     .map(([key, column]) => {
@@ -326,7 +324,6 @@ function statisticsSection(table, model, columns) {
         name,
         bytes,
         score: sign * score,
-        index: index.get(name),
       }));
       return scatter(key, entries, new Set(column.front), sign, sign < 0 ? "client trips" : "test score in %");
     });

@@ -99,7 +99,7 @@ function runsView(key) {
       pivotTable(table, pivot, metric, model, metrics),
       element("div", {}, ...pivotChart(table, pivot, metric, model, metrics)),
     ),
-    note(countedText(table), " ", table.reading),
+    note(countedText(table), metric === "test" ? " " : " Statistics below: ", table.reading),
     ...statisticsSection(table, model, table.columns),
   ];
 }

@@ -138,10 +138,11 @@ function tableRow(row, [first, ...others]) {
 }
 /** Classes of a column: texts are left-aligned, long ones wrap. */
 function alignmentOf(values) {
-  const texts = values.filter((value) => typeof value === "string" && value);
-  const isNumeric = values.some((value) => value instanceof HTMLTableCellElement) || texts.some((text) => /^[-+]?[\d.]/.test(text));
+  const isCell = (value) => value instanceof HTMLTableCellElement;
+  const texts = values.map((value) => (isCell(value) ? "" : (value?.textContent ?? value))).filter((text) => typeof text === "string" && text);
+  const isNumeric = values.some(isCell) || texts.some((text) => /^[-+]?[\d.]/.test(text));
   if (isNumeric) return null;
-  return texts.some((text) => text.length > 24) ? ["words", "long"] : ["words"];
+  return texts.some((text) => text.length > 32) ? ["words", "long"] : ["words"];
 }
 /** The headings above groups of columns; nothing without groups. */
 function groupRow(groups) {
