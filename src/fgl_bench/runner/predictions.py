@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
-from scipy import sparse as sp
 from scipy.special import softmax
 
 from fgl_bench.algorithms.base import Algorithm
@@ -232,7 +231,7 @@ def predict(result: Result, graph: Any, *, seed: int | None = None, client: int 
     fits = getattr(x, "shape", ())[1:] == (trained_on.num_features,) and len(ends.shape) == 2 == ends.shape[0]
     if saved is None:
         raise UserError(f"{result.folder}: has no saved {model} model of seed {seed} and client {client}")
-    if x is not None and not np.isfinite(x.data if sp.issparse(x) else x).all():
+    if x is not None and not np.isfinite(x.tocoo().data if hasattr(x, "tocoo") else x).all():
         raise UserError("graph: x has values that are not finite")
     if x is None or not fits or ends.min(initial=0) < 0 or ends.max(initial=-1) >= x.shape[0]:
         raise UserError(f"graph: must have x [N, {trained_on.num_features}] and edge_index [2, E] with nodes from 0 to N - 1")

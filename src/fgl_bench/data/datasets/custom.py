@@ -27,7 +27,7 @@ MOST_CLASSES = 1000
 MOST_NAMED = 10
 """Classes that a line about them names."""
 UNITS, MOST_DENSE = 100.0, 10_000
-"""A column whose standard deviation is so many times the median one has another unit; columns of a matrix that may be dense."""
+"""A column has another unit if its standard deviation is this multiple of the median one; columns of a matrix that may be dense."""
 
 
 class Part(NamedTuple):
@@ -115,7 +115,7 @@ class Custom(Dataset):
             each = np.split(labels, np.cumsum([len(part.labels) for part in parts])[:-1])
             owned = [(part.features, *part.edges, own) for part, own in zip(parts, each, strict=True)]
             graph = side_by_side(self, owned, num_classes)
-        ids = np.concatenate([part.ids for part in parts]) if all(part.ids is not None for part in parts) else None  # type: ignore[misc]
+        ids = np.concatenate([part.ids for part in parts]) if all(part.ids is not None for part in parts) else None
         if not self.standardize:
             note_units(graph.features, source)
         return replace(graph, masks=masks, node_ids=ids, class_names=names)
