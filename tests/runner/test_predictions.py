@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from omegaconf import OmegaConf
 from scipy import sparse
 from sklearn.metrics import confusion_matrix as counted
@@ -152,9 +153,16 @@ def test_what_cannot_be_predicted_is_refused(run, tmp_path):
         {**fits, "edge_index": np.zeros(3)},
         outside,
         lists,
+        {**fits, "x": fits["x"].astype(str)},
+        {**fits, "id": np.array(["a"])},
+        pd.DataFrame({"x": [1.0]}),
     ):
         with pytest.raises(UserError, match=r"graph: must have x \[N, 1433\] and edge_index"):
             predict(run, wrong)
+    with pytest.raises(UserError, match="graph: x has values that are not finite"):
+        predict(run, {**fits, "x": np.where(np.eye(*fits["x"].shape), np.nan, fits["x"])})
+    sparse_x = torch.from_numpy(fits["x"]).to_sparse()
+    assert np.array_equal(predict(run, {**fits, "x": sparse_x}), predict(run, fits))
     with pytest.raises(UserError, match="client 9"):
         predict(run, fits, client=9)
     with pytest.raises(UserError, match="more than the backbone"):

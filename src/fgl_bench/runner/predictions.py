@@ -14,12 +14,13 @@ from scipy.special import softmax
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.data.canonical import canonical_edges, canonical_features
+from fgl_bench.data.datasets.custom import Part, part_of
 from fgl_bench.data.federation import ServerFederation
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
 from fgl_bench.data.import_graph import read
 from fgl_bench.data.own import arrays_of
 from fgl_bench.data.pooling import Pooled
-from fgl_bench.data.raw import data_root
+from fgl_bench.data.raw import data_root, one_line
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError, require_choice
@@ -144,6 +145,26 @@ def graph_of(result: Result) -> Graph:
     return spec.dataset.load(spec.settings.data_dir)
 
 
+def unlabeled(graph: Any, columns: int) -> Part:
+    """Check a graph to predict; labels are not read.
+
+    Raises:
+        UserError: it has no features ``[N, columns]`` of finite numbers, or edges of other nodes.
+    """
+    wanted = f"graph: must have x [N, {columns}] and edge_index [2, E] with nodes from 0 to N - 1"
+    try:
+        content = arrays_of(graph).content
+        count = int(content["x"].shape[0] if "x" in content else content["x_shape"][0])
+        part, _ = part_of({**content, "y": np.zeros(count, dtype=np.int64)}, "graph")
+    except (UserError, ValueError, KeyError, AttributeError, IndexError) as error:
+        raise UserError(f"{wanted} ({one_line(error)}); fgl-bench import makes a file of tables") from None
+    if part.features.shape[1] != columns:
+        raise UserError(wanted)
+    if not np.isfinite(part.features.sum(dtype=np.float64)):
+        raise UserError("graph: x has values that are not finite")
+    return part
+
+
 def predictions_for(result: Result, path: Path, **options: Any) -> DataFrame:
     """Return ``node``, ``predicted``, ``probability`` and names as in :func:`predictions` for the nodes of a graph in a file.
 
@@ -156,10 +177,10 @@ def predictions_for(result: Result, path: Path, **options: Any) -> DataFrame:
     """
     import pandas as pd
 
-    content = arrays_of(read(path)).content
-    own = predict(result, content, **options)
+    graph = read(path)
+    own = predict(result, graph, **options)
     rows = pd.DataFrame({"node": range(len(own)), "predicted": own.argmax(1), "probability": own.max(1)})
-    return named(rows, content.get("id"), graph_of(result).class_names)
+    return named(rows, arrays_of(graph).content.get("id"), graph_of(result).class_names)
 
 
 def embeddings(result: Result, model: str = "trained") -> np.ndarray:
@@ -226,17 +247,11 @@ def predict(result: Result, graph: Any, *, seed: int | None = None, client: int 
         raise UserError(f"{result.summary['algorithm']}: predicts by more than the backbone, or not one class per node")
     seed = trained_on.seed if seed is None else seed
     saved = load_models(result.folder).get(seed, {}).get(client, {}).get(model)
-    content = arrays_of(graph).content
-    x, ends = content.get("x"), np.asarray(content.get("edge_index", -1))
-    fits = getattr(x, "shape", ())[1:] == (trained_on.num_features,) and len(ends.shape) == 2 == ends.shape[0]
     if saved is None:
         raise UserError(f"{result.folder}: has no saved {model} model of seed {seed} and client {client}")
-    if x is not None and not np.isfinite(x.tocoo().data if hasattr(x, "tocoo") else x).all():
-        raise UserError("graph: x has values that are not finite")
-    if x is None or not fits or ends.min(initial=0) < 0 or ends.max(initial=-1) >= x.shape[0]:
-        raise UserError(f"graph: must have x [N, {trained_on.num_features}] and edge_index [2, E] with nodes from 0 to N - 1")
-    features, none = spec.dataset.scaled(canonical_features(x), data_root(spec.settings.data_dir)), np.zeros(x.shape[0], dtype=bool)
-    edges = canonical_edges(ends[0], ends[1], none.size)
+    part = unlabeled(graph, trained_on.num_features)
+    features = spec.dataset.scaled(canonical_features(part.features), data_root(spec.settings.data_dir))
+    none, edges = np.zeros(len(part.labels), dtype=bool), canonical_edges(part.edges[0], part.edges[1], len(part.labels))
     new = ClientGraph(np.arange(none.size), features, edges, np.full(none.size, -1), none, none, none)
     batch, rows = Batch([new], DTYPES[cfg.dtype], "cpu"), {name: value[None] for name, value in saved.items()}
     network = spec.model.settle([new], trained_on.num_classes, batch.device, 1, None, lambda copies: True)

@@ -260,8 +260,8 @@ def _features(content: dict[str, Any], nodes: int, source: str) -> np.ndarray | 
 
 
 def _matrix(value: Any) -> np.ndarray | sp.csr_matrix:
-    """A sparse tensor as CSR, anything else as an array."""
-    return sparse_matrix(value) if hasattr(value, "to_sparse_coo") else np.asarray(value)
+    """A sparse tensor or scipy matrix as CSR, anything else as an array."""
+    return sparse_matrix(value) if hasattr(value, "to_sparse_coo") or sp.issparse(value) else np.asarray(value)
 
 
 def _plain(content: dict[str, Any], key: str, source: str) -> np.ndarray:
