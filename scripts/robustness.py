@@ -1,8 +1,9 @@
 """Train ten methods under noise, sparsity, attacks and partial participation, and write the numbers of docs/robustness.md.
 
-    python scripts/robustness.py --runs results/robustness_runs     run what is missing there, then write the scores and the page
+    python scripts/robustness.py --runs results/robustness_runs     run what has no score yet, add the scores and write the page
     python scripts/robustness.py                                    write the page from results/robustness/scores.csv
 
+Runs with scores in results/robustness/scores.csv are not repeated; without that file, everything is run.
 Methods have their default hyperparameters. The lists below were fixed before the first run.
 """
 
@@ -12,7 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +24,7 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "robustness.md"
 SCORES = ROOT / "results" / "robustness" / "scores.csv"
+KEY = ["graph", "condition", "method", "model", "seed"]
 
 GRAPHS = ("cora", "citeseer", "pubmed", "photo")
 METHODS = ("local", "fedavg", "scaffold", "moon", "fedper", "ditto", "fedala", "fed_pub", "fedgta", "gcfl_plus")
@@ -61,17 +63,26 @@ def folder_of(runs: Path, graph: str, condition: str) -> Path:
     return runs / graph / condition.replace(", ", "-").replace(" ", "_")
 
 
-def run(runs: Path) -> None:
-    """Run every sweep; finished runs are not repeated. A refused combination is printed, and its cell stays empty."""
+def stored() -> pd.DataFrame:
+    return pd.read_csv(SCORES) if SCORES.exists() else pd.DataFrame(columns=[*KEY, "score", "validation", "commit", "device", "torch"])
+
+
+def run(runs: Path, graphs: Collection[str]) -> None:
+    """Run every sweep on these graphs; finished runs are not repeated. A refused combination is printed, and its cell stays empty."""
+    scored = set(stored()[KEY[:3]].itertuples(index=False, name=None))
     for graph, condition, methods, overrides in sweeps():
-        keys = ["experiment=robustness", f"dataset={graph}", f"algorithm={methods}", *overrides, "threads=1", "progress=false"]
+        missing = [method for method in methods.split(",") if (graph, condition, method) not in scored]
+        if graph not in graphs or not missing:
+            continue
+        keys = ["experiment=robustness", f"dataset={graph}", f"algorithm={','.join(missing)}", *overrides, "threads=1", "progress=false"]
         command = [sys.executable, "-m", "fgl_bench", "-m", *keys, f"results_dir={folder_of(runs, graph, condition)}"]
         subprocess.run(command, check=False)
 
 
 def collected(runs: Path) -> pd.DataFrame:
-    """Return one row per condition, graph, method, kind of model and seed, with the provenance of its run."""
-    tables = []
+    """Return the stored scores and those of ``runs``: a row per graph, condition, method, kind of model and seed, with its provenance."""
+    before = stored()
+    tables = [before]
     for graph, condition, _, _ in sweeps():
         for path in sorted(folder_of(runs, graph, condition).rglob("summary.json")):
             summary = json.loads(path.read_text(encoding="utf-8"))
@@ -80,8 +91,8 @@ def collected(runs: Path) -> pd.DataFrame:
                 names = {"graph": graph, "condition": condition, "method": summary["algorithm"], "model": model}
                 rows = pd.DataFrame({"seed": summary["seeds"], "score": scores["per_seed"]})
                 tables.append(rows.assign(validation=scores["val"]["mean"], **names, **origin))
-    order = ["graph", "condition", "method", "model", "seed", "score", "validation", "commit", "device", "torch"]
-    return pd.concat(tables, ignore_index=True)[order].round(6)
+    rows = pd.concat([table for table in tables if len(table)])[before.columns]
+    return rows.round(6).drop_duplicates(KEY).sort_values(KEY)
 
 
 def points(scores: pd.DataFrame) -> pd.DataFrame:
@@ -152,11 +163,12 @@ def page(text: str, scores: pd.DataFrame) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train methods under noise, sparsity, attacks and partial participation.")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", help="the runs; missing ones are added")
+    parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=GRAPHS, help="run these only, for example one part per core")
     parser.add_argument("--collect-only", action="store_true", help="run nothing")
     options = parser.parse_args()
     if options.runs:
         if not options.collect_only:
-            run(options.runs)
+            run(options.runs, options.graphs)
         SCORES.parent.mkdir(parents=True, exist_ok=True)
         collected(options.runs).to_csv(SCORES, index=False)
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), pd.read_csv(SCORES)), encoding="utf-8")
