@@ -107,13 +107,15 @@ def missing_choice(error: MissingConfigException) -> str:
 
 
 def unknown_key(error: OmegaConfBaseException) -> str:
-    """Return ``algorithm.mue: unknown key; did you mean mu? allowed: ...``."""
+    """Return ``algorithm.mue: unknown key of FedProx; did you mean mu? allowed: ...``."""
     parent = error.parent_node
     allowed = [str(name) for name in parent if name not in ("hydra", "_target_", "defaults")] if isinstance(parent, DictConfig) else []
     key = str(error.full_key or error.key)
-    own = isinstance(parent, DictConfig) and not str(parent.get("_target_") or "fgl_bench.").startswith("fgl_bench.")
+    path = str(parent.get("_target_") or "") if isinstance(parent, DictConfig) else ""
+    own = path and not path.startswith("fgl_bench.")
     how = f"; with {key.partition('.')[0]}=FILE.py the keys are the fields of your class" if own and not allowed else ""
-    return f"{key}: unknown key{how}{suggest(str(error.key), allowed)}"
+    owner = f" of {path.rpartition('.')[2]}" if path else ""
+    return f"{key}: unknown key{owner}{how}{suggest(str(error.key), allowed)}"
 
 
 def wrong_type(error: Exception) -> str:
