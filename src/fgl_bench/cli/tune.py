@@ -158,7 +158,8 @@ class Options:
     """Options of a search.
 
     Attributes:
-        trials: total number of complete trials in the study, including earlier ones.
+        trials: total number of complete trials in the study, including earlier ones. A space of choices with no more combinations is
+            searched completely.
         seconds: no trial starts after this time; None for no limit.
         model_of: the kind of model whose validation score is maximized.
         pruner: ``median`` ends a trial if the validation score of its first seed is below the median of earlier trials at the same stage;
@@ -235,8 +236,12 @@ class Search:
             self.check()
         where.mkdir(parents=True, exist_ok=True)
         pruners = {"none": optuna.pruners.NopPruner(), "median": optuna.pruners.MedianPruner(UNPRUNED, n_warmup_steps=SPARED)}
+        grid = {key: bounds["choices"] for key, bounds in space.items() if "choices" in bounds}
+        combinations = math.prod(map(len, grid.values())) if len(grid) == len(space) else math.inf
+        self.exhaustive, self.most = combinations <= options.trials, int(min(combinations, options.trials))
         with reading(journal):
             self.study = optuna.create_study(
+                sampler=optuna.samplers.GridSampler(grid, seed=options.sampler_seed) if self.exhaustive else None,
                 study_name=self.path.name,
                 storage=JournalStorage(JournalFileBackend(str(journal), JournalFileOpenLock(str(journal), GRACE))),
                 pruner=pruners[options.pruner],
@@ -261,8 +266,9 @@ class Search:
 
     def run(self) -> None:
         """Run trials until the study has enough."""
-        before, begin, most = self.done(), time.monotonic(), self.options.trials
-        print(f"study {self.path}.journal: {before} of {most} trials made", flush=True)
+        before, begin, most = self.done(), time.monotonic(), self.most
+        every = "; the space has no other combinations" if self.exhaustive else ""
+        print(f"study {self.path}.journal: {before} of {most} trials made{every}", flush=True)
 
         def report(study: Any, trial: Any) -> None:
             done = self.done()
@@ -299,8 +305,8 @@ class Search:
         import optuna
 
         seed = self.options.sampler_seed
-        # Depends on the number of earlier trials, so that a killed search repeats its last proposal.
-        self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", self.done()) % 2**32)
+        if not self.exhaustive:  # depends on the number of earlier trials, so that a killed search repeats its last proposal
+            self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", self.done()) % 2**32)
         params = {key: suggested(trial, key, bounds) for key, bounds in self.space.items()}
         try:
             with as_command([*self.overrides, *chosen(params, self.overrides)], self.folders) as cfg:
