@@ -101,7 +101,7 @@ class Attack(ABC):  # noqa: B024 (an attack overrides one of two methods)
         return client
 
     def forge(self, uploads: Uploads) -> Float[Tensor, "k P"]:
-        """Return the models that clients would upload if they were malicious."""
+        """Return the models that malicious clients upload; rows of honest ones are not read."""
         return uploads.trained
 
 
@@ -155,8 +155,9 @@ class Gaussian(Attack):
     std: float
 
     def forge(self, uploads: Uploads) -> Float[Tensor, "k P"]:
-        noise = normal(uploads.key, 1, uploads.received.shape[1], uploads.received.dtype)[:, 0]
-        return uploads.received + self.std * noise
+        forged, malicious = uploads.received.clone(), ~uploads.honest
+        forged[malicious] += self.std * normal(uploads.key[malicious], 1, forged.shape[1], forged.dtype)[:, 0]
+        return forged
 
 
 @dataclass
