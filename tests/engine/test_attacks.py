@@ -89,6 +89,7 @@ def test_the_honest_mean_is_of_the_same_seed():
     models = torch.tensor([[1.0], [100], [5], [100]], dtype=torch.float64)
     forge = Forgery(ALIE(0.5, 0.0), np.array([[False, True], [False, True]]), torch.arange(4), ALONE)
     assert forge((0, 1, 2, 3), torch.zeros_like(models), models, 0).ravel().tolist() == [1, 1, 5, 5]
+    assert forge((0, 1, 3), torch.zeros_like(models[:3]), models[[0, 1, 3]], 0).ravel().tolist() == [1, 1, 100], "no honest one to know"
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
