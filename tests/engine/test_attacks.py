@@ -164,6 +164,8 @@ def test_a_line_of_accuracy_against_the_fraction_of_attackers(tmp_path):
             run("fedavg", "csbm", results_dir=tmp_path, **TINY, **more)
     drawn = table(tmp_path, rows="aggregator", cols="scenario.attack.fraction")
     assert [row for (row,) in drawn.chosen.rows] == ["mean", "median"] and [column for (column,) in drawn.chosen.columns] == ["0", "0.4"]
+    said = " ".join(str(drawn).split())
+    assert "rounds=4, attack=sign_flip." in said, "a table of attacked runs says so, and names neither rows nor defaults"
     (path,) = plot("lines", drawn, tmp_path / "attack.svg")
     assert path.is_file() and "<!-- fraction -->" in path.read_text(encoding="utf-8")  # the last line of the axis label
     with pytest.raises(UserError, match="lines need one key: "):

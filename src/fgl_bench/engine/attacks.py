@@ -164,8 +164,8 @@ class Gaussian(Attack):
 class ALIE(Attack):
     """Malicious clients upload ``mean - z * std`` of the honest models, per parameter (Baruch et al., NeurIPS 2019, algorithm 3).
 
-    They know the honest models of the round, as is usual in comparisons of robust aggregators; without any they upload what they trained. (The paper's attackers estimate mean and
-    standard deviation from the models that they trained themselves.)
+    They know the honest models of the round, as is usual in comparisons of robust aggregators; in a round without any they upload what they
+    trained. (The paper's attackers estimate mean and standard deviation from the models that they trained themselves.)
 
     Attributes:
         z: None takes the largest z for which the attackers expect a majority around their model, given C clients and m attackers:
