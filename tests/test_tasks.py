@@ -96,6 +96,16 @@ def test_every_method_runs_on_a_task_or_refuses_it_in_one_line(task, name, tu, t
             assert 0 <= result.summary["test"][model]["mean"] <= 1
 
 
+@pytest.mark.parametrize("backbone", ["gin_plain", "gin"])  # without and with batch normalization
+def test_saved_models_predict_every_graph_also_those_that_they_trained_on(backbone, tu, tmp_path):
+    result = fgl_bench.run("fedavg", **options("graph", tu, tmp_path), model=backbone, keep_models="best")
+    rows = fgl_bench.predictions(result)
+    assert rows.groupby("seed")["node"].apply(sorted).tolist() == [list(range(60))] * 2 and len(fgl_bench.embeddings(result)) == len(rows)
+    test = rows[rows["part"] == "test"]
+    right = (test["label"] == test["predicted"]).groupby(test["seed"]).mean()
+    assert right.tolist() == pytest.approx(result.summary["test"]["trained"]["per_seed"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -88,6 +88,15 @@ def test_methods_that_average_compose(method, tmp_path):
     assert not one.curve().equals(other.curve())
 
 
+@pytest.mark.parametrize("method", ["fedavg_finetune", "adafgl"])
+def test_a_stage_without_a_server_needs_no_aggregator(method, tmp_path):
+    """Two rounds with the median, and two in which nothing travels: both stages run, and the first is that of FedAvg with the median."""
+    staged = run(method, "csbm", aggregator="median", algorithm__federated_rounds=2, results_dir=tmp_path, **TINY).curve()
+    plain = run("fedavg", "csbm", aggregator="median", results_dir=tmp_path, **TINY).curve()
+    first, scores = staged["round"] < 2, ["val_received", "test_received", "val_trained", "test_trained"]
+    assert staged[first][scores].equals(plain[first][scores]) and staged["round"].max() == 4
+
+
 @pytest.mark.parametrize(
     ("method", "why"),
     [

@@ -89,6 +89,7 @@ def test_the_honest_mean_is_of_the_same_seed():
     models = torch.tensor([[1.0], [100], [5], [100]], dtype=torch.float64)
     forge = Forgery(ALIE(0.5, 0.0), np.array([[False, True], [False, True]]), torch.arange(4), ALONE)
     assert forge((0, 1, 2, 3), torch.zeros_like(models), models, 0).ravel().tolist() == [1, 1, 5, 5]
+    assert forge((0, 1, 3), torch.zeros_like(models[:3]), models[[0, 1, 3]], 0).ravel().tolist() == [1, 1, 100], "no honest one to know"
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -163,6 +164,8 @@ def test_a_line_of_accuracy_against_the_fraction_of_attackers(tmp_path):
             run("fedavg", "csbm", results_dir=tmp_path, **TINY, **more)
     drawn = table(tmp_path, rows="aggregator", cols="scenario.attack.fraction")
     assert [row for (row,) in drawn.chosen.rows] == ["mean", "median"] and [column for (column,) in drawn.chosen.columns] == ["0", "0.4"]
+    said = " ".join(str(drawn).split())
+    assert "rounds=4, attack=sign_flip." in said, "a table of attacked runs says so, and names neither rows nor defaults"
     (path,) = plot("lines", drawn, tmp_path / "attack.svg")
     assert path.is_file() and "<!-- fraction -->" in path.read_text(encoding="utf-8")  # the last line of the axis label
     with pytest.raises(UserError, match="lines need one key: "):

@@ -126,6 +126,9 @@ def test_no_privacy_changes_no_score_and_a_large_clip_hardly_any(tmp_path):
         ("fedgta", {}, "privacy=dp: DP makes one model of all uploads, and the server of FedGTA does not; use privacy=none"),
         ("scaffold", {}, "privacy=dp: DP covers the models that clients upload, and those of Scaffold send more"),
         ("fednova", {}, "those of FedNova send more"),
+        ("fedtad", {}, "those of FedTAD send more"),
+        ("fedgcn", {"algorithm__hops": 1}, "those of FedGCN send more"),
+        ("fedala", {}, "this method's clients start from others"),
         ("fedasync", {}, "privacy=dp: scenario=semi_async has no rounds of a server"),
         ("d_psgd", {}, "privacy=dp: scenario=decentralized has no rounds of a server"),
         ("fedavg", {"aggregator": "median"}, "privacy=dp: its noise is made for a mean; use aggregator=mean"),
@@ -137,7 +140,7 @@ def test_what_it_does_not_cover_is_refused(method, more, why, tmp_path):
 
 
 @pytest.mark.usefixtures("accountant")
-@pytest.mark.parametrize("method", ["fedadam", "fedper", "fedtad", "moon"])
+@pytest.mark.parametrize("method", ["fedadam", "fedper", "ditto", "moon"])
 def test_methods_with_one_upload_compose(method, tmp_path):
     assert run(method, "csbm", results_dir=tmp_path, **TINY, **PRIVATE).summary["privacy"] == "dp"
 

@@ -96,6 +96,7 @@ REFUSED = [
     ("fedavg", {}, "model=gcn+gat: algorithm=fedavg needs one backbone for all clients; use a method in which no model travels"),
     ("global", {}, "model=gcn+gat: algorithm=global needs one backbone for all clients"),
     ("local", {"split": "iid_server"}, "use split.test=clients"),
+    ("local", {"model": ["mlp", "sgc"], "batch_nodes": 4}, "batch_nodes=4 needs one backbone; use batch_nodes=null"),
     ("local", {"model.gat.dropout": 7}, "model.gat.dropout=7: must be between 0 and 1"),
     ("fedproto", {"model.gat.hidden": 32}, "model: prototypes need one width before the last layer, not 32, 64"),
     ("local", {"model": ["gcn", "gaat"]}, "model=gaat: there is no such model; did you mean gat? allowed: bernnet, chebnet"),

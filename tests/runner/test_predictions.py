@@ -42,6 +42,18 @@ def test_predictions_give_the_scores_of_the_run(run, model):
     assert by_client[0].tolist() == pytest.approx(run.summary["test"][model]["per_client"][0])
 
 
+def test_clients_with_backbones_of_their_own_predict_with_them(tmp_path):
+    run = made(tmp_path, "local", model=["gcn", "graphsage"])
+    rows = predictions(run)
+    right = (rows["label"] == rows["predicted"])[rows["part"] == "test"].groupby([rows["seed"], rows["client"]]).mean()
+    assert right.tolist() == pytest.approx(np.concatenate(run.summary["test"]["trained"]["per_client"]).tolist())
+    assert embeddings(run).shape[0] == len(rows)
+    for client in range(4):
+        own = of_client(run, 2, client)
+        again = predict(run, {"x": own.features, "edge_index": own.edges}, seed=2, client=client, model="trained")
+        assert again.argmax(1).tolist() == rows[(rows["seed"] == 2) & (rows["client"] == client)]["predicted"].tolist()
+
+
 def test_class_scores_and_the_matrix_are_those_of_scikit_learn(run):
     test = predictions(run).query("part == 'test'")
     classes = list(range(run.summary["graph"]["classes"]))

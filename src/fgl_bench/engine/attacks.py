@@ -42,12 +42,13 @@ class Uploads(NamedTuple):
     shard: Shard
 
     def honest_mean(self, models: Float[Tensor, "k P"]) -> Float[Tensor, "k P"]:
-        """Return the mean of the honest clients' ``models`` with the same seed."""
+        """Return the mean of the honest clients' ``models`` with the same seed; a client's own model where the seed has no honest one."""
         own = self.seed[self.honest]
         total = models.new_zeros(self.seeds, models.shape[1]).index_add_(0, own, models[self.honest])
         count = models.new_zeros(self.seeds).index_add_(0, own, models.new_ones(len(own)))
         world = self.shard.world
-        return (world.sum_(total) / world.sum_(count).clamp(min=1)[:, None])[self.seed]
+        total, count = world.sum_(total), world.sum_(count)
+        return torch.where((count > 0)[self.seed, None], (total / count.clamp(min=1)[:, None])[self.seed], models)
 
 
 @dataclass
@@ -164,8 +165,8 @@ class Gaussian(Attack):
 class ALIE(Attack):
     """Malicious clients upload ``mean - z * std`` of the honest models, per parameter (Baruch et al., NeurIPS 2019, algorithm 3).
 
-    They know the honest models of the round, as is usual in comparisons of robust aggregators. (The paper's attackers estimate mean and
-    standard deviation from the models that they trained themselves.)
+    They know the honest models of the round, as is usual in comparisons of robust aggregators; in a round without any they upload what they
+    trained. (The paper's attackers estimate mean and standard deviation from the models that they trained themselves.)
 
     Attributes:
         z: None takes the largest z for which the attackers expect a majority around their model, given C clients and m attackers:

@@ -36,7 +36,8 @@ class DP(Aggregator):
     """The Gaussian mechanism on the weighted mean of updates (McMahan et al., ICLR 2018).
 
     ``received + sum_i w_i clip(trained_i - received) + N(0, (noise * clip * max_i w_i)^2)`` per seed and round, where ``clip`` scales an
-    update down to L2 norm ``clip``. An update that is not finite counts as zero. The weights w_i are public.
+    update down to L2 norm ``clip``. An update that is not finite counts as zero. The weights w_i are public. Clients start from the
+    server's model: another start would be part of the mean, and is not clipped.
 
     Attributes:
         clip: the largest norm of a client's update.
@@ -61,6 +62,12 @@ class DP(Aggregator):
         shard: Shard,
         key: Int[Tensor, " S"],
     ) -> Float[Tensor, "S P"]:
+        for rows, weight in zip(shard.whole(received), weights, strict=True):
+            starts = rows[weight > 0]
+            if not torch.equal(starts, starts[:1].expand_as(starts)):
+                raise UserError(
+                    "privacy=dp: covers updates of the server's model, and this method's clients start from others; use privacy=none"
+                )
         norm = (uploads - received).norm(dim=-1, keepdim=True)
         clipped = torch.where(norm > self.clip, received + (uploads - received) * (self.clip / norm), uploads)
         clipped = torch.where(norm.isfinite(), clipped, received)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgl_bench.errors import UserError, printable
 from fgl_bench.results import render
-from fgl_bench.results.choose import BUDGET, GROUPS, Chosen, Values, choose, value
+from fgl_bench.results.choose import BEFORE, BUDGET, GROUPS, Chosen, Values, choose, value
 from fgl_bench.results.compare import Block, Compared, column_label, label
 from fgl_bench.results.frame import Result, folder_of, read_runs
 from fgl_bench.results.question import BOTH, Question, Words, as_text, is_number, question
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = Path("results/runs")
 COMMON = ("dataset", "split", "num_clients", "model", "scenario", "rounds")  # named below a table that has one value of them
+HARDSHIPS = ("sparsity", "noise", "attack", "aggregator", "privacy")  # named where they are not their default
 MOST_MISSING = 10  # missing runs listed in a terminal
 RANK = "rank"
 NAMES = {"t": "t-test", "wilcoxon": "signed-rank test"}
@@ -191,8 +192,11 @@ def notes(table: Compared, form: str) -> list[str]:
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     standings = [standing for block in table.blocks for standing in block.tests.values()]
     sentences = [f"Mean over {count} seed{'s' * (seeds != [1])}{' ± half-width of the 95 % t-interval' * (seeds[-1] > 1)}."]
-    common = {key: {as_text(value(run, key)) for run in runs} for key in COMMON if key not in (*table.question.rows, *table.question.cols)}
-    if pairs := [f"{key}={texts.pop()}" for key, texts in common.items() if len(texts) == 1]:
+    keys = [key for key in (*COMMON, *HARDSHIPS) if key not in (*table.question.rows, *table.question.cols)]
+    common = {key: {as_text(value(run, key)) for run in runs} for key in keys}
+    usual = {(key, BEFORE.get(key, "none")) for key in HARDSHIPS}
+    shared = [(key, texts.pop()) for key, texts in common.items() if len(texts) == 1]
+    if pairs := [f"{key}={text}" for key, text in shared if (key, text) not in usual]:
         sentences.append(f"In all runs: {', '.join(pairs)}.")
     sentences += differences_note(table, best) if table.question.against else []
     lower = any(score.lower for block in table.blocks for score in block.scores.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,7 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError, require_choice
 from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.models._mixed import Mixed
 from fgl_bench.results.frame import Result
 from fgl_bench.results.saved_models import load_models
 from fgl_bench.runner.build import DTYPES, simulation
@@ -62,18 +64,21 @@ def predicted(cfg: DictConfig, folder: Path, model: str) -> Iterator[Predicted]:
         own = federated(spec.fresh_algorithm(), [federation])
         if isinstance(own[0], Pooled):
             return
+        if not own[0].clients[0].of_nodes:  # training and evaluation each compute a part of the examples
+            own = [replace(each, observed=each.clients) for each in own]
         what = (spec.settings, own, network(spec, own, device), spec.fresh_algorithm(), device, spec.rounds, spec.trips)
         trainer = simulation(*what, None, spec.scenario.drops_uploads, spec.optimizer).trainer
-        batch, shapes, saved = trainer.evaluation, trainer.layout.shapes, models.get(federation.seed, {})
-        parameters = {name: torch.zeros(batch.size, *shape, dtype=batch.dtype) for name, shape in shapes.items()}
+        batch, layout, saved = trainer.evaluation, trainer.layout, models.get(federation.seed, {})
         each = [saved.get(client, {}).get(model, {}) for client in range(batch.size)]
-        fit = all({name: tuple(value.shape) for name, value in one.items()} == dict(shapes) for one in each)
+        fit = all({name: tuple(x.shape) for name, x in one.items()} == layout.of(client).shapes for client, one in enumerate(each))
         if not fit or not trainer.algorithm.predicts_alone:
             yield Predicted(own[0], batch, None, None)
             continue
+        rows = torch.zeros(batch.size, layout.size, dtype=batch.dtype)
         for client, one in enumerate(each):
-            for name, value in one.items():
-                parameters[name][client] = value
+            row = layout.of(client).pack(one)
+            rows[client, : len(row)] = row
+        parameters = layout.views(rows)
         with torch.no_grad():
             first = trainer.model.first(parameters, batch)
             logits = trainer.algorithm.predict(trainer.model, parameters, batch, first)
@@ -254,6 +259,9 @@ def predict(result: Result, graph: Any, *, seed: int | None = None, client: int 
     none, edges = np.zeros(len(part.labels), dtype=bool), canonical_edges(part.edges[0], part.edges[1], len(part.labels))
     new = ClientGraph(np.arange(none.size), features, edges, np.full(none.size, -1), none, none, none)
     batch, rows = Batch([new], DTYPES[cfg.dtype], "cpu"), {name: value[None] for name, value in saved.items()}
-    network = spec.model.settle([new], trained_on.num_classes, batch.device, 1, None, lambda copies: True)
+    backbone = spec.model
+    if isinstance(spec.model, Mixed):
+        backbone = spec.model.backbones[spec.model.dealt(seed, trained_on.num_clients)[client]]
+    network = backbone.settle([new], trained_on.num_classes, batch.device, 1, None, lambda copies: True)
     with torch.no_grad():
         return network.forward(rows, batch, network.first(rows, batch), no_dropout).logits[0].softmax(-1).numpy()

@@ -307,6 +307,8 @@ def check_backbones(spec: RunSpec) -> None:
     if not isinstance(spec.algorithm, Alone) or isinstance(spec.algorithm, Federating):
         needs = f"algorithm={names['algorithm']} needs one backbone for all clients"
         raise UserError(f"model={names['model']}: {needs}; use a method in which no model travels, such as algorithm=fedproto")
+    if spec.settings.batch_nodes is not None:
+        raise UserError(f"model={names['model']}: batch_nodes={spec.settings.batch_nodes} needs one backbone; use batch_nodes=null")
     if spec.split.test == "server":
         raise UserError(f"model={names['model']}: there is no one model for split.test=server to score; use split.test=clients")
 

@@ -52,7 +52,7 @@ class Sync(Rounds):
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
         method, received, arrived = cast(ServerRounds, sim.algorithm), done.received, done.arrived
         mixing = checked(method.mix(done.reports, arrived), arrived).without(method.frozen, sim.trainer.layout)
-        if sim.aggregator is not None:
+        if sim.aggregator is not None and (mixing.communicates or not done.number):  # a later stage may train without the server
             mixing = aggregated(mixing, sim, done)
         # Mixing may overwrite the received models.
         previous = received.clone() if self.drops_uploads or method.refines else received
@@ -84,8 +84,14 @@ def aggregated(mixing: Mixing, sim: Simulation, done: Trained) -> Mixing:
     if type(mixing) is not Mixing or mixing.weights.shape[1] != 1:
         why = f"makes one model of all uploads, and the server of {type(method).__name__} does not"
         raise UserError(f"{named} {why}; use {aggregator.default}")
-    if aggregator.hides and (done.reports or len(method.traffic().upload) > 1 or isinstance(method, Spending | JointTraining)):
+    if aggregator.hides and (done.reports or uploads_more(cast(ServerRounds, method)) or isinstance(method, Spending | JointTraining)):
         why = f"covers the models that clients upload, and those of {type(method).__name__} send more"
         raise UserError(f"{named} {why}; use {aggregator.default}")
     key = put([derive_seed(seed, "aggregator", done.number) for seed in sim.setting.seeds], done.trained.device)
     return Aggregated(mixing.weights, mixing.receivers, mixing.shared, rule=aggregator, key=key)
+
+
+def uploads_more(method: ServerRounds) -> bool:
+    """Return True if clients upload more than models, in every trip or once."""
+    clients, traffic = method.setting.num_clients, method.traffic()
+    return len(traffic.upload) > 1 or any(sent > clients * traffic.bytes[0] for sent, _ in method.bytes_after(1, clients))
