@@ -14,6 +14,8 @@ import warnings
 from pathlib import Path
 
 import torch
+from hydra.utils import get_class
+from omegaconf import OmegaConf
 
 from fgl_bench.config.choices import config_folder
 from fgl_bench.data.graph import Federation
@@ -37,7 +39,8 @@ QUICK = {  # what makes a method's run short
     "feddep": "algorithm.gen_hidden=[16] algorithm.encoder_epochs=1 algorithm.cluster_epochs=[1,1,1]",
     "fedsage_plus": "algorithm.gen_rounds=1 algorithm.gen_hidden=[16] algorithm.latent=8",
     **dict.fromkeys(("fedaas", "fedaas2"), "algorithm.batches=4 algorithm.interval=2"),
-    **dict.fromkeys(("fedgraph", "graphfed", "fedall", "fedaas1", "fedlocal", "fedpns"), "algorithm.batches=3"),
+    **dict.fromkeys(("fedcross", "fedgraph", "graphfed", "fedall", "fedaas1", "fedlocal", "fedpns"), "algorithm.batches=3"),
+    "fediih": "model.width=8 model.layers=2 model.iterations=2",
     **dict.fromkeys(("gcfl", "gcfl_plus"), "algorithm.warmup=1"),
     "dfed_sst": "algorithm.refresh=2",
 }
@@ -102,15 +105,21 @@ CASES = {
 }
 
 
-def prepared(case: str, folder: Path) -> tuple[RunSpec, list[Federation], int | None]:
-    """The run, its federations and how many replicas it trains at once."""
+def settings(case: str) -> tuple[list[str], int | None]:
+    """The overrides of a case, and how many replicas it trains at once."""
     words = CASES[case].split()
     chunk = next((int(word.removeprefix("chunk=")) for word in words if word.startswith("chunk=")), None)
     words = [word for word in words if not word.startswith("chunk=")]
     method = words[0].removeprefix("algorithm=")
-    pairing = () if "model=" in CASES[case] else spec_of(words[:1]).algorithm.pairing.items()
-    paired = [f"{group}={choice}" for group, choice in pairing]
-    spec = spec_of([*SMALL, *paired, *QUICK.get(method, "").split(), *words, f"cache_dir={folder}"])
+    target = OmegaConf.load(config_folder() / "algorithm" / f"{method}.yaml")._target_
+    pairing = () if "model=" in CASES[case] else get_class(target).pairing.items()
+    return [*(f"{group}={choice}" for group, choice in pairing), *QUICK.get(method, "").split(), *words], chunk
+
+
+def prepared(case: str, folder: Path) -> tuple[RunSpec, list[Federation], int | None]:
+    """The run, its federations and how many replicas it trains at once."""
+    words, chunk = settings(case)
+    spec = spec_of([*SMALL, *words, f"cache_dir={folder}"])
     return spec, prepare(spec), chunk
 
 

@@ -23,6 +23,7 @@ import fgl_bench.config.groups
 import fgl_bench.config.pairing
 import fgl_bench.runner.program
 import fgl_bench.runner.run
+from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import check_node
@@ -79,10 +80,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     PREPARED.clear()
 
 
+def class_of(algorithm: str) -> type[Algorithm]:
+    return get_class(OmegaConf.load(CONF / "algorithm" / f"{algorithm}.yaml")._target_)
+
+
 @cache
 def algorithm_config(name: str, folder: str) -> DictConfig:
     where = [f"results_dir={folder}", f"cache_dir={folder}"]
-    pairing = check_node(compose("config", [f"algorithm={name}"]).algorithm)[0].pairing
+    pairing = class_of(name).pairing
     chosen = [f"algorithm={name}", *(f"{group}={choice}" for group, choice in pairing.items()), *SMALL, f"rounds={ROUNDS.get(name, 1)}"]
     chosen += [*CHANGES.get(name, []), *where]
     cfg = compose("config", chosen)
@@ -151,9 +156,9 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
 
 def pairs() -> Iterator[Any]:
     for algorithm in ALGORITHMS:
-        own = OmegaConf.load(CONF / "algorithm" / f"{algorithm}.yaml")._target_
+        own = class_of(algorithm).pairing.get("model")
         for model in MODELS:
-            soon = model in ("gcn", get_class(own).pairing.get("model")) or algorithm in ("fedavg", "fedsa_gcl", "d_psgd")
+            soon = model in ("gcn", own) or algorithm in ("fedavg", "fedsa_gcl", "d_psgd")
             yield pytest.param(algorithm, model, marks=() if soon else pytest.mark.nightly)
 
 

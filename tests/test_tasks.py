@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hydra.utils import get_class
+from omegaconf import OmegaConf
 
 import fgl_bench
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedstar import FedStar
 from fgl_bench.algorithms.local import Local
 from fgl_bench.cli.check import examine
-from fgl_bench.config.choices import choices
-from fgl_bench.config.compose import composed
+from fgl_bench.config.choices import choices, config_folder
 from fgl_bench.data.datasets.tu import TU
 from fgl_bench.data.federation import build_federations
 from fgl_bench.data.graph import ClientGraph
@@ -80,8 +81,7 @@ def test_check_tries_a_method_on_a_task(task, tu, capsys):
 @pytest.mark.parametrize("task", ["graph", "link"])
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in NAMES])
 def test_every_method_runs_on_a_task_or_refuses_it_in_one_line(task, name, tu, tmp_path):
-    cls = composed([f"algorithm={name}"]).algorithm._target_.rpartition(".")
-    declared = getattr(__import__(cls[0], fromlist=[cls[2]]), cls[2]).tasks
+    declared = get_class(OmegaConf.load(config_folder() / "algorithm" / f"{name}.yaml")._target_).tasks
     try:
         result = fgl_bench.run(name, **options(task, tu, tmp_path))
     except UserError as error:

@@ -21,7 +21,7 @@ from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.base import Rounds
 from fgl_bench.scenarios.checkpoint import SimulationState, Unstorable
 from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
-from tests.device_cases import CASES, QUICK, SMALL, VARIANTS
+from tests.device_cases import CASES, SMALL, VARIANTS, settings
 from tests.pretend_cuda import spec_of
 
 CPU = torch.device("cpu")
@@ -50,13 +50,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def programs(case: str, folder: Path) -> tuple[RunSpec, Any]:
     """The run of a case, and a function that makes a fresh simulation of it."""
-    words = CASES[case].split()
-    chunk = next((int(word.removeprefix("chunk=")) for word in words if word.startswith("chunk=")), None)
-    words = [word for word in words if not word.startswith("chunk=")]
-    pairing = () if "model=" in CASES[case] else spec_of(words[:1]).algorithm.pairing.items()
-    paired = [f"{group}={choice}" for group, choice in pairing]
-    quick = QUICK.get(words[0].removeprefix("algorithm="), "").split()
-    spec = spec_of([*SMALL, "mixing_at=[8,16,20]", *paired, *quick, *words, f"cache_dir={folder}"])
+    words, chunk = settings(case)
+    spec = spec_of([*SMALL, "mixing_at=[8,16,20]", *words, f"cache_dir={folder}"])
     federations = federated(spec.fresh_algorithm(), prepare(spec))
 
     def fresh() -> Simulation:

@@ -170,8 +170,7 @@ def check_node(node: DictConfig) -> tuple[Any, DictConfig]:
 def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
     """Convert the values of ``names`` to the types of the dataclass's fields (5 to "5" for a string); raises UserError for a wrong type."""
     try:
-        schema = OmegaConf.structured(schema_of(cls))
-        return cast(DictConfig, OmegaConf.merge(schema, {name: node[name] for name in names}))
+        return cast(DictConfig, OmegaConf.merge(schema_of(cls), {name: node[name] for name in names}))
     except ValidationError as error:
         name = re.split(r"[.\[]", str(error.full_key))[0]
         raise UserError(f"{key_of(node)}.{name}={plain(node[name])}: {wrong_type(error)}") from error

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from fgl_bench.config.settings import Configuration
 
@@ -46,11 +46,11 @@ def class_fields(cls: type) -> dict[str, Any]:
 
 
 @cache
-def schema_of(cls: type) -> type:
-    """Return a dataclass with ``_target_`` and the fields of ``cls``, all missing, as OmegaConf schema."""
+def schema_of(cls: type) -> DictConfig:
+    """Return an OmegaConf schema with ``_target_`` and the fields of ``cls``, all missing; ``OmegaConf.merge`` leaves it as it is."""
     hints = {"_target_": str, **class_fields(cls)}
     fields = [(key, plain_type(hint), dataclasses.field(default=MISSING)) for key, hint in hints.items()]
-    return dataclasses.make_dataclass(cls.__name__, fields)
+    return OmegaConf.structured(dataclasses.make_dataclass(cls.__name__, fields))
 
 
 def alternatives(hint: Any) -> tuple:

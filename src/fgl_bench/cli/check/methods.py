@@ -25,7 +25,7 @@ from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.errors import UserError
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.run import prepare
-from fgl_bench.runner.spec import resolve
+from fgl_bench.runner.spec import RunSpec, resolve
 from fgl_bench.scenarios.base import Trained
 from fgl_bench.scenarios.checkpoint import Unstorable
 from fgl_bench.scenarios.simulation import Simulation
@@ -38,9 +38,10 @@ PARTIAL = {"participation": 0.75, "scenario": {"slow_fraction": 0.5, "lag": [2, 
 
 
 class Small(NamedTuple):
-    """The small configuration of a method, its class, its federations, and a joint simulation of all seeds."""
+    """The small configuration of a method and its run, its class, its federations, and a joint simulation of all seeds."""
 
     cfg: DictConfig
+    spec: RunSpec
     method: type[Algorithm]
     federations: list[Federation]
     run: Recorded
@@ -52,9 +53,10 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)[0]
     print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
     watch(cfg)
-    federations = prepare(resolve(cfg))
-    run = simulated(cfg, federations)
-    status = tried(subject.name, PROMISES, Small(cfg, method, federations, run))
+    spec = resolve(cfg)
+    federations = prepare(spec)
+    run = simulated(spec, federations)
+    status = tried(subject.name, PROMISES, Small(cfg, spec, method, federations, run))
     if moving := without_gradient(run):
         why = "weight decay is added after correct_gradient(); list constant parameters in the attribute frozen"
         print(f"  warning: {', '.join(moving)}: correct_gradient() leaves no gradient, yet the parameter changes ({why})")
@@ -93,16 +95,16 @@ def scored(small: Small) -> None:
 
 
 def repeatable(small: Small) -> None:
-    differ(small.run, simulated(small.cfg, small.federations), 0.0, "the same run gives another model")
+    differ(small.run, simulated(small.spec, small.federations), 0.0, "the same run gives another model")
 
 
 def alone(small: Small) -> None:
-    differ(simulated(small.cfg, small.federations[-1:]), small.run, CLOSE, "alone, the seed gives another model")
+    differ(simulated(small.spec, small.federations[-1:]), small.run, CLOSE, "alone, the seed gives another model")
 
 
 def chunked(small: Small) -> None:
     for replicas in (1, 3):
-        run = simulated(small.cfg, small.federations, replicas)
+        run = simulated(small.spec, small.federations, replicas)
         differ(run, small.run, CLOSE, f"trained {replicas} client(s) at a time, the model differs")
 
 
@@ -111,12 +113,12 @@ def resumed(small: Small) -> None:
     with tempfile.TemporaryDirectory() as scratch, redirect_stderr(StringIO()):
         checkpoints = partial(Checkpoints, Path(scratch, "run"), "check", 0.0, small.method.__name__, strict=True)
         try:
-            simulated(small.cfg, small.federations, checkpoints=checkpoints(), share=0.5)
+            simulated(small.spec, small.federations, checkpoints=checkpoints(), share=0.5)
         except Interrupted:
             pass
         except Unstorable as reason:
             raise Broken(f"{reason} cannot be saved; list attributes that prepare() sets and nothing changes in `rebuilt`") from None
-        rest = simulated(small.cfg, small.federations, checkpoints=checkpoints())
+        rest = simulated(small.spec, small.federations, checkpoints=checkpoints())
     tail = {key: trips[len(trips) - len(rest.trips.get(key, [])) :] for key, trips in small.run.trips.items()}
     differ(rest, replace(small.run, trips=tail), 0.0, "after an interruption the model differs")
 
@@ -127,7 +129,7 @@ def unlabeled(small: Small) -> None:
     if not small.method.uses_validation:
         kinds.append((("train",), "validation nodes", "; a method that may read them says uses_validation = True"))
     for masks, words, hint in kinds:
-        run = simulated(small.cfg, [relabeled(federation, masks) for federation in small.federations])
+        run = simulated(small.spec, [relabeled(federation, masks) for federation in small.federations])
         differ(run, small.run, 0.0, f"with other labels of {words} the model differs{hint}")
 
 
@@ -141,7 +143,7 @@ def absent(small: Small) -> None:
     try:
         for scenario in (Undisturbed, Disturbed):
             cfg.scenario._target_ = f"{scenario.__module__}.{scenario.__name__}"
-            simulated(cfg, small.federations)
+            simulated(resolve(cfg), small.federations)
     except UserError as error:
         raise Untried(f"the method does not run with absent clients: {error}") from error
 

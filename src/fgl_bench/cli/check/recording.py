@@ -28,7 +28,7 @@ from fgl_bench.results.callbacks import Callback, Callbacks, Report
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.program import simulate
-from fgl_bench.runner.spec import resolve
+from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
 
@@ -147,7 +147,7 @@ def links(weights: Tensor) -> int:
 
 
 def simulated(
-    cfg: DictConfig,
+    spec: RunSpec,
     federations: Sequence[Federation],
     replicas: int | None = None,
     *,
@@ -163,10 +163,7 @@ def simulated(
     Raises:
         Interrupted: after more than ``share`` of the run.
     """
-    cfg = cfg.copy()
-    cfg.seeds = [federation.seed for federation in federations]
     Watched.notes = recorded = Recorded()
-    spec = resolve(cfg)
     callbacks, plan = Callbacks([Interruption(share * spec.trips * len(federations))]), Plan(len(federations), replicas)
     recorded.outcome = simulate(spec, federations, torch.device("cpu"), callbacks, plan, checkpoints=checkpoints)
     return recorded
