@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +13,10 @@ from sklearn.metrics import precision_recall_fscore_support
 
 import fgl_bench
 from fgl_bench import UserError, class_scores, confusion_matrix, embeddings, predict, predictions
+from fgl_bench.cli import plot
+from fgl_bench.results.plots import figures
 from fgl_bench.runner.run import federations_of
+from tests.warm import command
 
 TINY = {"dataset__num_nodes": 200, "dataset__num_edges": 500, "num_clients": 4, "rounds": 4, "seeds": [0, 2], "lr": 0.05}
 
@@ -99,12 +99,7 @@ def test_a_user_s_ids_and_classes_keep_their_names_and_new_nodes_are_scaled_as_t
     assert rows["label_name"].tolist() == y[rows["node"]].tolist()
     assert ((rows["predicted"] == 0) == (rows["predicted_name"] == "blue")).all(), "classes are in sorted order"
     assert rows["probability"].between(0.5, 1).all()
-    done = subprocess.run(
-        [sys.executable, "-m", "fgl_bench", "predict", str(result.folder), str(path), "out=new.csv"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    done = command(tmp_path, "predict", str(result.folder), str(path), "out=new.csv")
     assert done.returncode == 0, done.stderr
     new = pd.read_csv(tmp_path / "new.csv")
     assert new["id"].tolist() == graph["id"].tolist()
@@ -122,16 +117,29 @@ def test_what_cannot_be_predicted_is_one_line(tmp_path):
         predictions(made(tmp_path), "both")
 
 
-def test_the_command_draws_the_matrix(run, tmp_path):
-    def command(*words):
-        line = [sys.executable, "-m", "fgl_bench", "plot", "confusion", *map(str, words)]
-        return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
-
-    done = command(run.folder, "model_of=received", "out=matrix.svg")
-    assert done.returncode == 0 and "received model, test nodes" in (tmp_path / "matrix.svg").read_text(encoding="utf-8"), done.stderr
-    for words, message in (((), "plot confusion of which run?"), ((run.folder, "model_of=all"), "model=all: must be one of")):
-        wrong = command(*words)
+@pytest.mark.parametrize(
+    ("kind", "title"), [("confusion", "received model, test nodes"), ("tsne", "received model, test examples, seed 0, t-SNE")]
+)
+def test_the_command_draws_one_run(run, tmp_path, kind, title):
+    done = command(tmp_path, "plot", kind, str(run.folder), "model_of=received", "out=one.svg")
+    assert done.returncode == 0 and title in (tmp_path / "one.svg").read_text(encoding="utf-8"), done.stderr
+    for words, message in (((), f"plot {kind} of which run?"), ((str(run.folder), "model_of=all"), "model=all: must be one of")):
+        wrong = command(tmp_path, "plot", kind, *words)
         assert wrong.returncode != 0 and message in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_tsne_places_the_embedding_of_each_test_node(run, monkeypatch):
+    """The points, classes and clients of a figure belong together, also where some nodes are drawn."""
+    monkeypatch.setattr(plot, "MOST_POINTS", 20)
+    monkeypatch.setattr(figures, "planar", lambda points: points)
+    monkeypatch.setattr(figures, "tsne_figure", lambda *parts: parts)
+    points, classes, clients, title = plot.tsne(run, "trained")()
+    rows, hidden = predictions(run), embeddings(run)
+    test = rows[(rows["part"] == "test") & (rows["seed"] == rows["seed"].min())]
+    known = {hidden[i].tobytes(): (rows["label"][i], rows["client"][i]) for i in test.index}
+    assert len(points) == 20 and f"20 of {len(test)} test examples" in title
+    for point, label, client in zip(points, classes, clients, strict=True):
+        assert known[point.tobytes()] == (label, client)
 
 
 def of_client(run, seed, client):

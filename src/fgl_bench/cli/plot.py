@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fgl_bench.cli.table import only_folder
 from fgl_bench.config.choices import suggest
@@ -13,9 +13,15 @@ from fgl_bench.results.plots.draw import OPTIONS, plot
 from fgl_bench.results.question import KEYS, read_words, short
 from fgl_bench.results.result_table import table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fgl_bench.results.frame import Result
+
 USAGE = "fgl-bench plot curves|bars|lines|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split x=KEY"
-CONFUSION = "fgl-bench plot confusion RUN [model_of=received|trained] [out=FILE]"
-KINDS = ("curves", "bars", "lines", "ranks", "pareto", "clients", "confusion")
+OF_ONE_RUN = "fgl-bench plot confusion|tsne RUN [model_of=received|trained] [out=FILE]"
+KINDS = ("curves", "bars", "lines", "ranks", "pareto", "clients", "confusion", "tsne")
+MOST_POINTS = 3000
 
 
 def draw(arguments: Sequence[str]) -> None:
@@ -27,8 +33,8 @@ def draw(arguments: Sequence[str]) -> None:
     if not arguments or "=" in arguments[0]:
         raise UserError(f"plot what? {USAGE}")
     kind = "lines" if arguments[0] == "line" else arguments[0]
-    if kind == "confusion":
-        confusion(arguments[1:])
+    if kind in FIGURES:
+        of_one_run(kind, arguments[1:])
         return
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
@@ -43,23 +49,45 @@ def draw(arguments: Sequence[str]) -> None:
         print(f"written: {path}")
 
 
-def confusion(arguments: Sequence[str]) -> None:
-    """Draw the confusion matrix of one run with saved models.
+def of_one_run(kind: str, arguments: Sequence[str]) -> None:
+    """Draw the confusion matrix or the embeddings of one run with saved models.
 
     Raises:
         UserError: an argument is wrong, or the run has no saved models.
     """
-    from fgl_bench.results.frame import only_run
-
-    words, rest = read_words(arguments, ("model_of", "out", "format", "style"), CONFUSION)
+    words, rest = read_words(arguments, ("model_of", "out", "format", "style"), OF_ONE_RUN)
     if len(rest) != 1:
-        raise UserError(f"plot confusion of which run? {CONFUSION}")
+        raise UserError(f"plot {kind} of which run? {OF_ONE_RUN}")
+    from fgl_bench.results.frame import only_run
     from fgl_bench.results.plots.draw import save
+
+    given = {key: values[0] for key, values in words.items()}
+    draw = FIGURES[kind](only_run(rest[0]), given.pop("model_of", "trained"))
+    for path in save(draw, given.pop("out", Path("figures", kind)), **given):
+        print(f"written: {path}")
+
+
+def confusion(result: Result, model: str) -> Callable[[], Figure]:
     from fgl_bench.results.plots.figures import confusion_figure
     from fgl_bench.runner.predictions import confusion_matrix
 
-    given = {key: values[0] for key, values in words.items()}
-    model = given.pop("model_of", "trained")
-    counts = confusion_matrix(only_run(rest[0]), model)
-    for path in save(lambda: confusion_figure(counts, model), given.pop("out", Path("figures", "confusion")), **given):
-        print(f"written: {path}")
+    counts = confusion_matrix(result, model)
+    return lambda: confusion_figure(counts, model)
+
+
+def tsne(result: Result, model: str) -> Callable[[], Figure]:
+    """Place test examples of the first seed, at most ``MOST_POINTS``, in the plane by t-SNE of their embeddings."""
+    from fgl_bench.results.plots.figures import planar, tsne_figure
+    from fgl_bench.runner.predictions import embeddings, predictions
+
+    rows = predictions(result, model)
+    test = rows[(rows["part"] == "test") & (rows["seed"] == rows["seed"].min())]
+    shown = test.sample(min(len(test), MOST_POINTS), random_state=0)
+    plane = planar(embeddings(result, model)[shown.index])
+    some = f"{len(shown)} of {len(test)} test examples" if len(shown) < len(test) else "test examples"
+    title = f"{model} model, {some}, seed {rows['seed'].min()}, t-SNE"
+    return lambda: tsne_figure(plane, shown["label"].to_numpy(), shown["client"].to_numpy(), title)
+
+
+FIGURES = {"confusion": confusion, "tsne": tsne}
+"""Figures of one run."""

@@ -13,7 +13,7 @@ from matplotlib.patches import FancyArrowPatch
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from fgl_bench.data.graph import ClientGraph, Federation
-from fgl_bench.errors import UserError
+from fgl_bench.results.plots.figures import class_colors, planar
 from fgl_bench.results.plots.style import COLORS, MARKS, STYLE, plt
 
 
@@ -106,30 +106,12 @@ def closeness(points: np.ndarray, labels: np.ndarray) -> float:
     return float(distance[same & other].mean() / distance[~same].mean())
 
 
-def planar(points: np.ndarray) -> np.ndarray:
-    """Embed in the plane by t-SNE (van der Maaten & Hinton, JMLR 2008), ``[m, d]`` to ``[m, 2]``; deterministic.
-
-    Raises:
-        UserError: scikit-learn is not installed.
-    """
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise UserError("t-SNE needs scikit-learn; install it with: pip install 'fgl-bench[plots]'") from error
-
-    perplexity = min(30.0, (len(points) - 1) / 3)
-    # Coinciding points (clients with equal classes) give no initial direction.
-    spread = points - points.mean(0)
-    spread = spread / max(float(spread.std()), 1e-12)
-    return TSNE(2, perplexity=perplexity, init="random", random_state=0, method="exact").fit_transform(spread.astype(np.float64))
-
-
 def embeddings(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
     """Draw t-SNE of class means, one panel per run. A point is a class of a client; color is the class, shape the client."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.0), squeeze=False, layout="constrained")
         classes = max(state["class_counts"].shape[2] for state in panels.values())
-        colors = _class_colors(classes)
+        colors = class_colors(classes)
         for axis, (name, state) in zip(axes[0], panels.items(), strict=True):
             points, label, client = class_points(state)
             plane = planar(points)
@@ -143,11 +125,6 @@ def embeddings(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Fi
         figure.legend(handles=handles, loc="outside lower center", ncols=min(classes, 9), fontsize=7, handletextpad=0.1)
         figure.suptitle(title)
     return figure
-
-
-def _class_colors(classes: int) -> np.ndarray:
-    few = np.array([matplotlib.colors.to_rgb(color) for color in COLORS])
-    return few if classes <= len(few) else matplotlib.colormaps["gist_ncar"](np.linspace(0.03, 0.95, classes))[:, :3]
 
 
 def filters(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:

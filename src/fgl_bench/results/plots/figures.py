@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
+from fgl_bench.errors import UserError
 from fgl_bench.results.plots.style import COLORS, GRAY, MARKS, STYLE, legend_below, line_style, plt, styled
 from fgl_bench.results.statistics import Ranks, pareto
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_NUMBERED = 20  # classes with numbers in a confusion matrix
+EXACT = 1000  # points of t-SNE
 Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, mean, half-width of the 95 % interval, each [T]
 
 
@@ -210,3 +213,44 @@ def confusion_figure(counts: DataFrame, model: str) -> Figure:
     axis.set(xlabel="predicted class", ylabel="class", title=f"{model} model, test nodes", **ticks)
     axis.grid(visible=False)
     return figure
+
+
+def tsne_figure(plane: np.ndarray, classes: np.ndarray, clients: np.ndarray, title: str) -> Figure:
+    """Draw points of the plane ``[m, 2]`` twice: colored by class ``[m]`` and by client ``[m]``."""
+    figure, axes = plt.subplots(1, 2, figsize=(7.0, 3.6), layout="constrained")
+    for axis, name, groups in zip(axes, ("class", "client"), (classes, clients), strict=True):
+        colors = class_colors(int(groups.max()) + 1)
+        for group in np.unique(groups):
+            own = groups == group
+            axis.scatter(*plane[own].T, color=colors[group], s=6, linewidths=0, label=str(group))
+        axis.set(title=f"by {name}", xticks=[], yticks=[])
+        axis.grid(visible=False)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=8, markerscale=1.5, handletextpad=0.1, columnspacing=0.8)
+    figure.suptitle(title)
+    return figure
+
+
+def planar(points: np.ndarray) -> np.ndarray:
+    """Embed in the plane by t-SNE (van der Maaten & Hinton, JMLR 2008), ``[m, d]`` to ``[m, 2]``; deterministic. Distances of more than
+    ``EXACT`` points are approximated.
+
+    Raises:
+        UserError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise UserError("t-SNE needs scikit-learn; install it with: pip install 'fgl-bench[plots]'") from error
+
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    # Coinciding points (clients with equal classes) give no initial direction.
+    spread = points - points.mean(0)
+    spread = spread / max(float(spread.std()), 1e-12)
+    method = "exact" if len(points) <= EXACT else "barnes_hut"
+    return TSNE(2, perplexity=perplexity, init="random", random_state=0, method=method).fit_transform(spread.astype(np.float64))
+
+
+def class_colors(classes: int) -> np.ndarray:
+    """Return a color per class, ``[classes, 3]``."""
+    few = np.array([matplotlib.colors.to_rgb(color) for color in COLORS])
+    return few if classes <= len(few) else matplotlib.colormaps["gist_ncar"](np.linspace(0.03, 0.95, classes))[:, :3]
