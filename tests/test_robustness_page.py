@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fgl_bench.engine.attacks import largest_z
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
 SPANS = {"hardships": "clean", "attacks": "no attack", "defenses": "no attack"}
@@ -64,3 +66,58 @@ def test_gcfl_plus_repeats_fedavg_where_it_splits_no_cluster():
     _, _, rows = block("hardships")
     named = {row[0]: row[1:] for row in rows}
     assert named["gcfl_plus"] == named["fedavg"]
+
+
+# ---- the conclusions, on all graphs of the tables, each a difference paired by seed and averaged over the graphs
+
+METHODS = [row[0] for row in block("clean")[2]]
+ATTACKED = [method for method in METHODS if method != "local"]
+NOISE, SPARSITY = ("label noise", "feature noise", "edge noise"), ("feature sparsity", "label sparsity", "edge sparsity")
+
+
+def lost(method: str, condition: str, reference: str = "clean", graphs: list[str] | None = None) -> np.ndarray:
+    """Points by seed."""
+    return np.mean([scores(g, reference, method) - scores(g, condition, method) for g in graphs or block("attacks")[0]], axis=0)
+
+
+def lowest(values: np.ndarray) -> float:
+    """The lower end of the 95 % interval of the mean."""
+    return values.mean() - stats.t.ppf(0.975, values.size - 1) * stats.sem(values)
+
+
+def test_the_dearest_hardship_depends_on_the_graph():
+    for graph, expected in {
+        "cora": "feature noise",
+        "citeseer": "feature noise",
+        "pubmed": "feature noise",
+        "photo": "participation",
+    }.items():
+        mean = {name: np.mean([lost(method, name, graphs=[graph]).mean() for method in METHODS]) for name in block("hardships")[1][1:]}
+        assert max(mean, key=mean.__getitem__) == expected and mean[expected] > 13
+
+
+def test_each_noise_costs_more_than_each_sparsity():
+    mean = {name: np.mean([lost(method, name).mean() for method in METHODS]) for name in (*NOISE, *SPARSITY)}
+    assert min(mean[name] for name in NOISE) > max(mean[name] for name in SPARSITY)
+
+
+def test_local_training_loses_most_to_wrong_labels():
+    assert all(lowest(lost("local", "label noise") - lost(method, "label noise")) > 0 for method in ATTACKED)
+
+
+def test_flipped_labels_cost_every_method_and_flipped_signs_every_method_but_scaffold():
+    unharmed = [name for name in ("label_flip", "sign_flip") for method in ATTACKED if lowest(lost(method, name, "no attack")) <= 0]
+    assert unharmed == ["sign_flip"] and lowest(lost("scaffold", "sign_flip", "no attack")) <= 0
+
+
+def test_aggregators_regain_at_most_a_point_and_krum_loses_ten_without_an_attack():
+    assert block("defenses")[1][2:] == ["median", "trimmed_mean", "krum", "geometric_median"]
+    for attack in ("label_flip", "sign_flip", "gaussian", "alie"):
+        for name in ("median", "trimmed_mean", "krum", "geometric_median"):
+            assert (lost("fedavg", attack, "no attack") - lost("fedavg", f"{attack}, {name}", "no attack")).mean() <= 1
+    krum = lost("fedavg", "no attack, krum", "no attack")
+    assert krum.mean() > 10 and lowest(krum) > 5
+
+
+def test_two_alie_attackers_of_ten_upload_the_honest_mean():
+    assert largest_z(10, 0.2) == 0 and abs(lost("fedavg", "alie", "no attack").mean()) < 0.1
