@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -65,7 +66,10 @@ def watched(name: str) -> None:
             prepare()
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the child too
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    # A signal just before a waitpid() that blocks would be passed on after the child's end.
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        time.sleep(0.1)
+    code = os.waitstatus_to_exitcode(ended[1])
     if code < 0 and -code not in passed:
         print(f"fgl-bench: error: {name} was killed by signal {-code} ({signal.Signals(-code).name})", file=sys.stderr, flush=True)
     os._exit(code if code >= 0 else 128 - code)
