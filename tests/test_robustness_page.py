@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from scipy import stats
 from fgl_bench.engine.attacks import largest_z
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "scripts"))
+
+import robustness  # noqa: E402
+
 PAGE = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
 SPANS = {"hardships": "clean", "attacks": "no attack", "defenses": "no attack"}
 SCORES: dict[tuple[str, str, str, str], dict[int, float]] = defaultdict(dict)
@@ -66,6 +71,24 @@ def test_gcfl_plus_repeats_fedavg_where_it_splits_no_cluster():
     _, _, rows = block("hardships")
     named = {row[0]: row[1:] for row in rows}
     assert named["gcfl_plus"] == named["fedavg"]
+
+
+def test_only_runs_without_a_score_are_made(tmp_path, monkeypatch):
+    """Of the stored scores, one method's under one condition are taken away."""
+    commands = []
+    rows = robustness.stored()
+    gone = (rows["graph"] == "photo") & (rows["condition"] == "edge noise") & (rows["method"] == "moon")
+    rows[~gone].to_csv(tmp_path / "scores.csv", index=False)
+    monkeypatch.setattr(robustness, "SCORES", tmp_path / "scores.csv")
+    monkeypatch.setattr(robustness.subprocess, "run", lambda command, check: commands.append(command))
+    robustness.run(tmp_path, ("cora", "citeseer"))
+    assert not commands
+    robustness.run(tmp_path, robustness.GRAPHS)
+    [made] = commands
+    assert {"dataset=photo", "algorithm=moon", "scenario/noise=edge"} <= set(made)
+    assert robustness.collected(tmp_path).reset_index(drop=True).equals(rows[~gone].reset_index(drop=True)), (
+        "without a new run the stored scores stay as they are"
+    )
 
 
 # ---- the conclusions, on all graphs of the tables, each a difference paired by seed and averaged over the graphs

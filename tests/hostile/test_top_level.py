@@ -25,7 +25,7 @@ UNKNOWN = {
     "+algorithm._args_=[1]": "_args_: unknown key",
     "+dataset._partial_=true": "_partial_: unknown key",
     "+scenario.sparsity._partial_=true": "_partial_: unknown key",
-    "+dataset.foo=1": "foo: unknown key",
+    "+dataset.foo=1": "foo: unknown key of ",
     "~lr": "lr",
     "~algorithm": "algorithm",
     "~algorithm._target_": "_target_",
